@@ -1,0 +1,2 @@
+//! Lowering and building.
+pub mod toolkit;

@@ -1,0 +1,4 @@
+//! Planner.
+pub mod topology;
+pub mod schedule;
+pub mod matching;

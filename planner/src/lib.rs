@@ -1,4 +1,4 @@
 //! Planner.
-pub mod topology;
-pub mod schedule;
 pub mod matching;
+pub mod schedule;
+pub mod topology;

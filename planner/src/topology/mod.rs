@@ -2,9 +2,20 @@
 //!
 //! It says what a machine *is*. It never says how to use it (`schedule`), which family fits it
 //! (`matching`), or what a live machine looks like (the probe in the main crate builds a [`Topology`]).
-//! Start reading at [`model`], then [`defaults`] for the figures a descriptor leaves out.
+//! Start reading at [`model`], then [`defaults`] for the figures a descriptor leaves out, then
+//! [`descriptor`] for the text that people write.
 
 pub mod defaults;
+pub mod descriptor;
+pub mod fault;
 pub mod model;
+pub mod print;
 
+mod links;
+mod reader;
+mod tree;
+
+pub use descriptor::{check_set, parse_descriptor, parse_descriptor_bytes};
+pub use fault::Fault;
 pub use model::{Link, LinkClass, MAX_RANKS, PcieClass, Resource, Topology};
+pub use print::to_ron;

@@ -1,0 +1,54 @@
+// Protocol `flag`: a block copies a tile of columns, then one thread says so with one word. Bytes cross once, any pattern;
+// costs a system fence and a block barrier a stage.
+//
+// put     weak: promises nothing until the signal.
+// signal  after a block barrier: one system fence, then relaxed stores of the counter. Release for the whole tile.
+// wait    one thread polls relaxed, then fences, then the block barrier. Acquire for the whole tile.
+// read    weak: only after wait.
+// A tile is as many columns as the block has threads; its counter belongs to the tile, so the number of blocks may
+// change from call to call but the number of threads is fixed when scratch is made. Flags compare by age, not equality.
+#pragma once
+#include "deadline.cuh"
+#include "payload.cuh"
+
+#define TF_FLAG_BYTES 32ull
+
+template <int PLANES>
+TF_FN tf_u8 *tf_flag_slot(tf_u8 *region, const TfHeader &h, tf_u32 column, tf_u32 counter, tf_u32 plane) {
+  return region + 16ull * (static_cast<tf_u64>((counter & 1u) * PLANES + plane) * h.stride + column);
+}
+// Flags lie behind both buffers, a sector each.
+template <int PLANES>
+TF_FN tf_u32 *tf_flag_word(tf_u8 *region, const TfHeader &h, tf_u32 tile) {
+  return reinterpret_cast<tf_u32 *>(region + 16ull * 2 * PLANES * h.stride + TF_FLAG_BYTES * tile);
+}
+
+template <int PLANES, typename V>
+TF_FN void tf_flag_put(const TfThread &t, const TfHeader &h, tf_u8 *region, tf_u32 column, tf_u32 counter, const V &value) {
+  TfVec w[V::VECTORS];
+  tf_pack(value, w);
+  TF_UNROLL
+  for (int i = 0; i < V::VECTORS; i++) tf_store_weak(t, tf_flag_slot<PLANES>(region, h, column, counter, i), w[i]);
+}
+template <int PLANES, typename V>
+TF_FN void tf_flag_read(const TfThread &t, const TfHeader &h, tf_u8 *region, tf_u32 column, tf_u32 counter, V &value) {
+  TfVec w[V::VECTORS];
+  TF_UNROLL
+  for (int i = 0; i < V::VECTORS; i++) w[i] = tf_load_weak(t, tf_flag_slot<PLANES>(region, h, column, counter, i));
+  tf_unpack(w, value);
+}
+
+template <int PLANES>
+TF_FN void tf_flag_signal(const TfThread &t, const TfHeader &h, tf_u8 *region, tf_u32 tile, tf_u32 counter) {
+  tf_store_relaxed_u32(t, tf_flag_word<PLANES>(region, h, tile), counter);
+}
+// False: given up.
+template <int PLANES>
+TF_FN bool tf_flag_wait(const TfThread &t, const TfHeader &h, tf_u8 *region, tf_u32 tile, tf_u32 counter, tf_u32 port,
+                        tf_u32 stage) {
+  const tf_u32 *const word = tf_flag_word<PLANES>(region, h, tile);
+  TfWait wait = {0, 0};
+  while (static_cast<int>(tf_load_relaxed_u32(t, word) - counter) < 0)
+    if (tf_wait_failed(t, wait, h, port, stage, counter, tile)) return false;
+  return true;
+}

@@ -1,0 +1,60 @@
+// Protocol `packet` (LL): every 64-bit word carries 32 bits of data and the 32-bit use counter of its slot, so data says
+// by itself that it is there. Bit-exact for any pattern; twice the bytes; no fence, no barrier.
+//
+// put   relaxed, system scope: promises nothing about other columns.
+// get   polls this rank's own memory until both words carry the counter; orders nothing else.
+// The two buffers alternate with the counter. Why a slot may be written again is in docs/architecture.md (slot reuse).
+#pragma once
+#include "deadline.cuh"
+#include "payload.cuh"
+
+// The counter of this use. It belongs to the column, both ends keep it, only the column's thread touches it.
+TF_FN tf_u32 tf_packet_begin(const TfThread &t, const TfHeader &h, tf_u32 column) {
+  return tf_load_own_u32(t, h.counters + column) + 1;
+}
+TF_FN void tf_packet_end(const TfThread &t, const TfHeader &h, tf_u32 column, tf_u32 counter) {
+  tf_store_own_u32(t, h.counters + column, counter);
+}
+
+// Planes of 16-byte packets, so that neighbouring columns lie side by side: [buffer][plane][column].
+template <int PLANES>
+TF_FN tf_u8 *tf_packet_slot(tf_u8 *region, const TfHeader &h, tf_u32 column, tf_u32 counter, tf_u32 plane) {
+  return region + 16ull * (static_cast<tf_u64>((counter & 1u) * PLANES + plane) * h.stride + column);
+}
+
+template <int PLANES, typename V>
+TF_FN void tf_packet_put(const TfThread &t, const TfHeader &h, tf_u8 *region, tf_u32 column, tf_u32 counter, const V &value) {
+  TfVec w[V::VECTORS];
+  tf_pack(value, w);
+  const tf_u64 tag = static_cast<tf_u64>(counter) << 32;
+  TF_UNROLL
+  for (int i = 0; i < V::VECTORS; i++) {
+    tf_store_relaxed_2x64(t, tf_packet_slot<PLANES>(region, h, column, counter, 2 * i), tag | w[i].x, tag | w[i].y);
+    tf_store_relaxed_2x64(t, tf_packet_slot<PLANES>(region, h, column, counter, 2 * i + 1), tag | w[i].z, tag | w[i].w);
+  }
+}
+
+// False: the wait was given up and `value` means nothing.
+template <int PLANES, typename V>
+TF_FN bool tf_packet_get(const TfThread &t, const TfHeader &h, tf_u8 *region, tf_u32 column, tf_u32 counter, tf_u32 port,
+                         tf_u32 stage, V &value) {
+  TfVec w[V::VECTORS];
+  TfWait wait = {0, 0};
+  TF_UNROLL
+  for (int i = 0; i < V::VECTORS; i++) {
+    const tf_u8 *const low = tf_packet_slot<PLANES>(region, h, column, counter, 2 * i);
+    const tf_u8 *const high = tf_packet_slot<PLANES>(region, h, column, counter, 2 * i + 1);
+    tf_u64 a, b, c, d;
+    for (;;) {
+      tf_load_relaxed_2x64(t, low, a, b);
+      tf_load_relaxed_2x64(t, high, c, d);
+      const bool ready = static_cast<tf_u32>(a >> 32) == counter && static_cast<tf_u32>(b >> 32) == counter &&
+                         static_cast<tf_u32>(c >> 32) == counter && static_cast<tf_u32>(d >> 32) == counter;
+      if (ready) break;
+      if (tf_wait_failed(t, wait, h, port, stage, counter, column)) return false;
+    }
+    w[i] = tf_vec(static_cast<tf_u32>(a), static_cast<tf_u32>(b), static_cast<tf_u32>(c), static_cast<tf_u32>(d));
+  }
+  tf_unpack(w, value);
+  return true;
+}

@@ -1,0 +1,60 @@
+// Kernels that measure and check collectives but are none: mixing node, copy node, start gate, delay, conversions.
+// tf_mix holds the same function as src/qualify/mix.rs: change both together.
+#include "arch.cuh"
+
+static __device__ tf_u32 tf_scramble(tf_u32 h) {
+  h ^= h >> 16;
+  h *= 0x85ebca6bu;
+  h ^= h >> 13;
+  h *= 0xc2b2ae35u;
+  return h ^ (h >> 16);
+}
+
+static __constant__ unsigned short tf_specials[16] = {0x0000, 0x8000, 0x0001, 0x8001, 0x03ff, 0x83ff, 0x7bff, 0xfbff,
+                                                      0x7c00, 0xfc00, 0x7e00, 0x7fff, 0x0400, 0x8400, 0x3c00, 0xbc00};
+
+// input[i] from output[i]; count elements; the two buffers may be one.
+extern "C" __global__ void tf_mix(unsigned short *input, const unsigned short *output, tf_u32 count, tf_u32 rank, tf_u32 call,
+                                  tf_u32 seed, tf_u32 specials) {
+  const tf_u32 who = rank * 0x85ebca77u + call * 0xc2b2ae3du;
+  for (tf_u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+    tf_u32 bits = output[i];
+    if ((bits & 0x7fffu) > 0x7c00u) bits = 0x7fffu;
+    const tf_u32 hash = tf_scramble(tf_scramble(tf_scramble(seed ^ (i * 0x9e3779b1u)) ^ who) ^ (bits * 0x27d4eb2fu));
+    if (specials && ((hash >> 17) & 0x7fu) == 0)
+      input[i] = tf_specials[(hash >> 13) & 0xfu];
+    else
+      input[i] = static_cast<unsigned short>(((hash >> 31) << 15) | ((10u + ((hash >> 10) & 7u)) << 10) | (hash & 0x3ffu));
+  }
+}
+
+// The dependent copy node of the floor: 16-byte vectors.
+extern "C" __global__ void tf_copy(const uint4 *input, uint4 *output, tf_u32 vectors) {
+  for (tf_u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < vectors; i += gridDim.x * blockDim.x) output[i] = input[i];
+}
+
+// Holds a stream until the host writes `go` into the mapped word, so that all ranks start together. Bounded.
+extern "C" __global__ void tf_gate(const volatile tf_u32 *word, tf_u32 go, tf_u64 deadline_ns) {
+  const TfThread t{};
+  const tf_u64 since = tf_clock_ns(t);
+  while (*word != go && tf_clock_ns(t) - since < deadline_ns) {
+  }
+}
+
+// Holds a stream for a while: skew between ranks.
+extern "C" __global__ void tf_delay(tf_u64 ns) {
+  const TfThread t{};
+  const tf_u64 since = tf_clock_ns(t);
+  while (tf_clock_ns(t) - since < ns) {
+  }
+}
+
+// Conversions that a comparator with f32 partials pays for.
+extern "C" __global__ void tf_widen_f16(const unsigned short *input, float *output, tf_u32 count) {
+  for (tf_u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x)
+    output[i] = tf_f32_of_f16(input[i]);
+}
+extern "C" __global__ void tf_narrow_f32(const float *input, unsigned short *output, tf_u32 count) {
+  for (tf_u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x)
+    output[i] = static_cast<unsigned short>(tf_f16_of_f32(input[i]));
+}

@@ -1,0 +1,257 @@
+//! Where collectives run: one trait and its two houses, `cuda` and `host`.
+//!
+//! An executor prepares a variant (loads its kernel, makes scratch), runs chains of dependent calls and returns every
+//! output, and times calls. It decides nothing: what is correct is `qualify`'s business, what is fast `tune`'s.
+//! Start at [`Executor`].
+
+pub mod abi;
+#[cfg(feature = "host-executor")]
+pub mod host;
+
+use crate::registry::{Partials, Variant};
+use std::fmt;
+
+/// Blocks and threads of a launch, the same on every rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Geometry {
+    /// Blocks of the grid.
+    pub blocks: u32,
+    /// Threads of a block.
+    pub threads: u32,
+}
+
+impl fmt::Display for Geometry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}", self.blocks, self.threads)
+    }
+}
+
+/// What an executor runs on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// `host` or `cuda`.
+    pub kind: &'static str,
+    /// One name a rank, e.g. `NVIDIA H200`.
+    pub names: Vec<String>,
+    /// Device ordinal of each rank; equal numbers are virtual ranks sharing a GPU.
+    pub ordinals: Vec<usize>,
+    /// Compute capability, e.g. 90; 0 on the host.
+    pub arch: u32,
+    /// Whether times mean anything: not on the host, not with virtual ranks.
+    pub timed: bool,
+}
+
+/// Something to compare with that is not one of our variants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Comparator {
+    /// NCCL as found; with `F32` partials it gets f32 tensors and both conversions belong to the call.
+    Nccl(Partials),
+}
+
+/// A collective that an executor has prepared. Only valid for the executor that gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Prepared(pub usize);
+
+/// What [`Executor::prepare`] needs besides the variant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preparation {
+    /// The largest payload of any call, in bytes.
+    pub max_bytes: u64,
+    /// Threads of a block; fixed for the life of the scratch, since a `flag` tile is that many columns.
+    pub threads: u32,
+    /// A fault to plant, for negative controls.
+    pub fault: Option<Fault>,
+}
+
+/// Faults that prove the checks. Every executor supports those that it says it does in [`Executor::plants`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// One rank's contribution is replaced by zeros on its way to one peer.
+    DroppedContribution,
+    /// One buffer instead of two: a put may overwrite what a slow reader still needs.
+    SingleBuffer,
+    /// Readers look at the other buffer: data of the previous call.
+    StaleHalf,
+    /// One rank's counters start one ahead.
+    SwappedCounter,
+    /// System fences do nothing.
+    NoFence,
+    /// Block barriers do nothing.
+    NoBarrier,
+    /// The first poll of every wait is believed.
+    NoWait,
+    /// Counters never advance.
+    FrozenCounter,
+}
+
+/// Eager launches, or a captured graph replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Each call is launched.
+    Eager,
+    /// The calls are captured once and replayed this many times.
+    Graph {
+        /// At least 1.
+        replays: u32,
+    },
+}
+
+/// Calls each of which takes its inputs from the previous one's outputs through the mixing node
+/// ([`crate::qualify::mix`]).
+#[derive(Clone, Debug)]
+pub struct Chain<'a> {
+    /// What is called.
+    pub collective: Prepared,
+    /// Same on all ranks.
+    pub geometry: Geometry,
+    /// Payload a rank; even, at most the prepared maximum.
+    pub bytes: u64,
+    /// Dependent calls (of one replay).
+    pub calls: u32,
+    /// First inputs, one slice of `bytes` a rank.
+    pub inputs: &'a [Vec<u8>],
+    /// Seed of the mixing nodes.
+    pub mix_seed: u32,
+    /// Whether mixing may make infinities, NaNs and other special values.
+    pub specials: bool,
+    /// Eager or captured.
+    pub mode: Mode,
+    /// This rank is held back by so many nanoseconds before each call.
+    pub skew: Option<(usize, u64)>,
+    /// Output and input are the same buffer.
+    pub in_place: bool,
+}
+
+/// `outputs[call][rank]`, replay after replay, each `bytes` long.
+pub type Outputs = Vec<Vec<Vec<u8>>>;
+
+/// One candidate of a timing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timed {
+    /// What is called.
+    pub collective: Prepared,
+    /// Same on all ranks.
+    pub geometry: Geometry,
+    /// Payload a rank.
+    pub bytes: u64,
+}
+
+/// How samples are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sampling {
+    /// Dependent calls a sample, in one captured graph.
+    pub calls: u32,
+    /// Samples thrown away first.
+    pub warmups: u32,
+    /// Samples kept.
+    pub samples: u32,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self { calls: 128, warmups: 3, samples: 9 }
+    }
+}
+
+/// Runs collectives on some kind of device.
+pub trait Executor {
+    /// What this is.
+    fn device(&self) -> &DeviceInfo;
+
+    /// How many ranks take part.
+    fn ranks(&self) -> usize;
+
+    /// Loads a variant's kernel and makes scratch on every rank. Not while a collective is in flight.
+    ///
+    /// # Errors
+    /// The variant does not fit this device or the driver refuses.
+    fn prepare(&mut self, variant: &'static Variant, preparation: &Preparation) -> Result<Prepared, DeviceError>;
+
+    /// Prepares something to compare with.
+    ///
+    /// # Errors
+    /// [`DeviceError::Unavailable`] where it is not to be had here.
+    fn prepare_comparator(&mut self, comparator: Comparator, max_bytes: u64) -> Result<Prepared, DeviceError>;
+
+    /// Frees what `prepare` made. Unknown ids are ignored.
+    fn release(&mut self, collective: Prepared);
+
+    /// The most blocks of `threads` threads that may spin at once on every rank's device.
+    ///
+    /// # Errors
+    /// Unknown collective, or the driver refuses.
+    fn max_blocks(&self, collective: Prepared, threads: u32) -> Result<u32, DeviceError>;
+
+    /// Runs a chain from poisoned outputs and returns every output of every call.
+    ///
+    /// # Errors
+    /// [`DeviceError::Timeout`] names the missing peer; the collective is dead afterwards.
+    fn run(&mut self, chain: &Chain<'_>) -> Result<Outputs, DeviceError>;
+
+    /// Microseconds a call, one list of samples a candidate; samples of all candidates are interleaved, each is the
+    /// slowest rank's.
+    ///
+    /// # Errors
+    /// As [`Executor::run`].
+    fn time(&mut self, candidates: &[Timed], sampling: &Sampling) -> Result<Vec<Vec<f64>>, DeviceError>;
+
+    /// Whether a fault can be planted here.
+    fn plants(&self, fault: Fault) -> bool;
+}
+
+/// What went wrong on a device, and whose fault it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// A wait ran past its deadline.
+    Timeout {
+        /// Who waited.
+        rank: usize,
+        /// For whom.
+        peer: Option<usize>,
+        /// In which stage.
+        stage: u32,
+        /// Column, tile or block.
+        column: u32,
+    },
+    /// The collective is dead since an earlier error.
+    Poisoned,
+    /// The driver refused a call.
+    Driver {
+        /// The driver's function.
+        call: &'static str,
+        /// Its numeric code.
+        code: i32,
+        /// What to do about it, where known.
+        hint: &'static str,
+    },
+    /// Not in this build or not on this machine.
+    Unavailable {
+        /// What is missing and how to get it.
+        reason: String,
+    },
+    /// The caller asked for something that cannot be.
+    Misuse {
+        /// What, and what would do.
+        reason: String,
+    },
+}
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timeout { rank, peer: Some(peer), stage, column } => {
+                write!(f, "rank {rank} waited past the deadline for rank {peer} (stage {stage}, column {column})")
+            }
+            Self::Timeout { rank, peer: None, stage, column } => {
+                write!(f, "rank {rank} waited past the deadline (stage {stage}, column {column})")
+            }
+            Self::Poisoned => f.write_str("the collective died in an earlier call: build it anew"),
+            Self::Driver { call, code, hint } if hint.is_empty() => write!(f, "{call} failed with code {code}"),
+            Self::Driver { call, code, hint } => write!(f, "{call} failed with code {code}: {hint}"),
+            Self::Unavailable { reason } | Self::Misuse { reason } => f.write_str(reason),
+        }
+    }
+}
+
+impl std::error::Error for DeviceError {}

@@ -1,0 +1,2 @@
+//! Proofs that a collective is correct. Start at `mix`.
+pub mod mix;

@@ -1,0 +1,276 @@
+//! What was compiled, as typed static data: families, their variants, and the kernels they share.
+//!
+//! `families!` expands to values of these types; nothing here is built at run time and nothing runs before `main`.
+//! This module knows neither CUDA nor descriptors' meaning. Start at [`Registry`].
+
+use std::ffi::c_void;
+use std::fmt;
+
+/// How an edge moves bytes and says "ready". See docs/architecture.md.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Protocol {
+    /// Data and use counter share each 64-bit word.
+    Packet,
+    /// A block copies a tile, then one word says so.
+    Flag,
+    /// Peers read registered inputs between two barriers.
+    Pull,
+}
+
+/// Where slots lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Memory {
+    /// In the receiver's device memory, written through peer access.
+    Peer,
+    /// In mapped pinned host memory, for machines without peer access.
+    Host,
+}
+
+/// The type of inputs and outputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Element {
+    /// IEEE binary16.
+    F16,
+}
+
+impl Element {
+    /// Size in bytes.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::F16 => 2,
+        }
+    }
+}
+
+/// The type in which sums are rounded and partial sums cross edges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Partials {
+    /// The element type itself.
+    F16,
+    /// IEEE binary32; the result is rounded to the element type once.
+    F32,
+}
+
+macro_rules! names {
+    ($($type:ident { $($variant:ident = $name:literal),* })*) => {$(
+        impl $type {
+            /// Every value, in declaration order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            /// The name in reports, files and on the command line.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),* }
+            }
+
+            /// The value of a name, if there is one.
+            pub fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|v| v.name() == name)
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+    )*};
+}
+
+names! {
+    Protocol { Packet = "packet", Flag = "flag", Pull = "pull" }
+    Memory { Peer = "peer", Host = "host" }
+    Element { F16 = "f16" }
+    Partials { F16 = "f16", F32 = "f32" }
+}
+
+/// A compiled kernel for the host executor: one thread of a block, entered on a fiber.
+pub type HostKernel = unsafe extern "C" fn(thread: *mut c_void, params: *const c_void);
+
+/// A kernel group's compiled form, shared by every variant whose text is the same.
+#[derive(Debug)]
+pub struct Kernel {
+    /// Content hash of the generated text and the headers it includes.
+    pub hash: &'static str,
+    /// Entry point in every image and on the host.
+    pub symbol: &'static str,
+    /// The protocol whose parameter layout it takes.
+    pub protocol: Protocol,
+    /// Ports of its parameter block: `puts`, then `gets`, then `inputs` pointers.
+    pub puts: u32,
+    /// See [`Kernel::puts`].
+    pub gets: u32,
+    /// See [`Kernel::puts`]; only `pull` has them, in the order of ranks.
+    pub inputs: u32,
+    /// Fatbins, one a toolkit that took part; empty in a build without `nvcc`. Each is 16-byte aligned.
+    pub images: &'static [&'static [u8]],
+    /// The same text compiled for the host executor, if that feature is on.
+    pub host: Option<HostKernel>,
+}
+
+impl Kernel {
+    /// Pointers in the parameter block.
+    pub const fn ports(&self) -> usize {
+        (self.puts + self.gets + self.inputs) as usize
+    }
+}
+
+/// Where a rank's put goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PutPort {
+    /// The rank whose memory is written.
+    pub peer: u32,
+    /// Which slot region there: the index of the peer's own get port.
+    pub region: u32,
+}
+
+/// One rank's part in a variant. Get port `i` polls slot region `i` of the rank's own scratch.
+#[derive(Debug)]
+pub struct RankPorts {
+    /// Which of the kernel's rank programs it runs.
+    pub program: u32,
+    /// In port order.
+    pub puts: &'static [PutPort],
+    /// The peer behind each get port.
+    pub gets: &'static [u32],
+}
+
+/// A schedule in a protocol with a partials policy: what a route can be served by.
+#[derive(Debug)]
+pub struct Variant {
+    /// `schedule/protocol/partials`, with `@host` where slots are staged through host memory. Unique in its family.
+    pub name: &'static str,
+    /// Name of the schedule.
+    pub schedule: &'static str,
+    /// How edges move bytes.
+    pub protocol: Protocol,
+    /// Where slots lie.
+    pub memory: Memory,
+    /// Type of inputs and outputs.
+    pub element: Element,
+    /// The policies whose declared expression it computes bit for bit.
+    pub partials: &'static [Partials],
+    /// The compiled text.
+    pub kernel: &'static Kernel,
+    /// Parts of the payload.
+    pub chunks: u32,
+    /// Stages of the schedule.
+    pub stages: u32,
+    /// 16-byte planes of a slot in one buffer.
+    pub planes: u32,
+    /// One entry a rank.
+    pub ranks: &'static [RankPorts],
+    /// Declared expressions, e.g. `((x0+x1)+(x2+x3))`.
+    pub expressions: &'static [&'static str],
+    /// Index into `expressions` for `rank * chunks + chunk`.
+    pub expression_of: &'static [u16],
+    /// Size classes (upper payload bounds in bytes) whose shortlist it is on; empty for a baseline only.
+    pub classes: &'static [u64],
+}
+
+impl Variant {
+    /// Whether all ranks declare the same expression for each chunk, hence get the same bits.
+    pub fn replicated(&self) -> bool {
+        let chunks = self.chunks as usize;
+        self.expression_of.chunks(chunks).all(|rank| Some(rank) == self.expression_of.get(..chunks))
+    }
+
+    /// Whether output may be the input buffer.
+    pub const fn in_place(&self) -> bool {
+        !matches!(self.protocol, Protocol::Pull)
+    }
+
+    /// 16-byte vectors a chunk of a payload, rounded up.
+    pub const fn columns(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(16).div_ceil(self.chunks as u64)
+    }
+}
+
+/// Everything compiled for one descriptor.
+#[derive(Debug)]
+pub struct Family {
+    /// The descriptor's name.
+    pub name: &'static str,
+    /// Its file name, for messages.
+    pub file: &'static str,
+    /// Its text; the matcher parses it.
+    pub descriptor: &'static str,
+    /// Content hash over descriptor and variants.
+    pub hash: &'static str,
+    /// In shortlist order, baselines last.
+    pub variants: &'static [Variant],
+}
+
+/// What the build had at hand.
+#[derive(Debug)]
+pub struct BuildInfo {
+    /// `topoforge` version that planned and lowered.
+    pub version: &'static str,
+    /// Compute capabilities with machine code inside, e.g. 70.
+    pub archs: &'static [u32],
+    /// Compute capability of the PTX, a last resort.
+    pub ptx: Option<u32>,
+    /// Wanted architectures that no toolkit could build, with the reason.
+    pub left_out: &'static [(u32, &'static str)],
+    /// `nvcc` versions that took part.
+    pub toolkits: &'static [&'static str],
+    /// Hash over all kernels.
+    pub kernel_set: &'static str,
+}
+
+/// One `families!` expansion.
+#[derive(Debug)]
+pub struct FamilySet {
+    /// What the build had at hand.
+    pub build: &'static BuildInfo,
+    /// Sorted by name.
+    pub families: &'static [Family],
+}
+
+/// Several family sets seen as one.
+#[derive(Clone, Debug, Default)]
+pub struct Registry {
+    sets: Vec<&'static FamilySet>,
+}
+
+impl Registry {
+    /// No families at all.
+    pub const fn empty() -> Self {
+        Self { sets: Vec::new() }
+    }
+
+    /// Adds a set; on equal names the one added last wins.
+    #[must_use]
+    pub fn with(mut self, set: &'static FamilySet) -> Self {
+        self.sets.push(set);
+        self
+    }
+
+    /// Every family, sorted by name.
+    pub fn families(&self) -> Vec<&'static Family> {
+        let mut by_name = std::collections::BTreeMap::new();
+        for family in self.sets.iter().flat_map(|s| s.families) {
+            by_name.insert(family.name, family);
+        }
+        by_name.into_values().collect()
+    }
+
+    /// The family of a name.
+    pub fn family(&self, name: &str) -> Option<&'static Family> {
+        self.sets.iter().rev().flat_map(|s| s.families).find(|f| f.name == name)
+    }
+
+    /// The builds behind the sets, in the order they were added.
+    pub fn builds(&self) -> impl Iterator<Item = &'static BuildInfo> {
+        self.sets.iter().map(|s| s.build)
+    }
+
+    /// Hash over the kernel sets, part of what ranks agree on and of a route table's identity.
+    pub fn kernel_set(&self) -> String {
+        self.builds().map(|b| b.kernel_set).collect::<Vec<_>>().join("+")
+    }
+
+    /// Whether any kernel has machine code or PTX inside.
+    pub fn has_gpu_code(&self) -> bool {
+        self.sets.iter().flat_map(|s| s.families).flat_map(|f| f.variants).any(|v| !v.kernel.images.is_empty())
+    }
+}

@@ -1,2 +1,4 @@
 //! Lowering and building.
+pub mod env;
+pub mod lower;
 pub mod toolkit;

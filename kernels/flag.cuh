@@ -2,8 +2,8 @@
 // costs a system fence and a block barrier a stage.
 //
 // put     weak: promises nothing until the signal.
-// signal  after a block barrier: one system fence, then relaxed stores of the counter. Release for the whole tile.
-// wait    one thread polls relaxed, then fences, then the block barrier. Acquire for the whole tile.
+// signal  after a block barrier: a system fence, then a relaxed store of the counter. Release for the whole tile.
+// wait    a thread a port polls relaxed, then fences; then the block barrier. Acquire for the whole tile.
 // read    weak: only after wait.
 // A tile is as many columns as the block has threads; its counter belongs to the tile, so the number of blocks may
 // change from call to call but the number of threads is fixed when scratch is made. Flags compare by age, not equality.
@@ -38,17 +38,24 @@ TF_FN void tf_flag_read(const TfThread &t, const TfHeader &h, tf_u8 *region, tf_
   tf_unpack(w, value);
 }
 
-template <int PLANES>
-TF_FN void tf_flag_signal(const TfThread &t, const TfHeader &h, tf_u8 *region, tf_u32 tile, tf_u32 counter) {
-  tf_store_relaxed_u32(t, tf_flag_word<PLANES>(region, h, tile), counter);
+// Thread k signals the k-th of N ports; each fence covers the whole tile, which the barrier before made this thread see.
+template <int PLANES, int N>
+TF_FN void tf_flag_signal(const TfThread &t, const TfHeader &h, tf_u8 *const *regions, tf_u32 tile, tf_u32 counter) {
+  for (tf_u32 k = t.thread(); k < N; k += t.threads()) {
+    tf_fence_system(t);
+    tf_store_relaxed_u32(t, tf_flag_word<PLANES>(regions[k], h, tile), counter);
+  }
 }
-// False: given up.
-template <int PLANES>
-TF_FN bool tf_flag_wait(const TfThread &t, const TfHeader &h, tf_u8 *region, tf_u32 tile, tf_u32 counter, tf_u32 port,
-                        tf_u32 stage) {
-  const tf_u32 *const word = tf_flag_word<PLANES>(region, h, tile);
-  TfWait wait = {0, 0};
-  while (static_cast<int>(tf_load_relaxed_u32(t, word) - counter) < 0)
-    if (tf_wait_failed(t, wait, h, port, stage, counter, tile)) return false;
+// Thread k waits for the k-th of N ports. False: given up. Only a block barrier makes it everybody's.
+template <int PLANES, int N>
+TF_FN bool tf_flag_wait(const TfThread &t, const TfHeader &h, tf_u8 *const *regions, tf_u32 tile, tf_u32 counter,
+                        tf_u32 first_port, tf_u32 stage) {
+  for (tf_u32 k = t.thread(); k < N; k += t.threads()) {
+    const tf_u32 *const word = tf_flag_word<PLANES>(regions[k], h, tile);
+    TfWait wait = {0, 0};
+    while (static_cast<int>(tf_load_relaxed_u32(t, word) - counter) < 0)
+      if (tf_wait_failed(t, wait, h, first_port + k, stage, counter, tile)) return false;
+    tf_fence_system(t);
+  }
   return true;
 }

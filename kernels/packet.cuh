@@ -1,8 +1,8 @@
 // Protocol `packet` (LL): every 64-bit word carries 32 bits of data and the 32-bit use counter of its slot, so data says
 // by itself that it is there. Bit-exact for any pattern; twice the bytes; no fence, no barrier.
 //
-// put   relaxed, system scope: promises nothing about other columns.
-// get   polls this rank's own memory until both words carry the counter; orders nothing else.
+// put    relaxed, system scope: promises nothing about other columns.
+// gather polls this rank's own memory until both words carry the counter; orders nothing else.
 // The two buffers alternate with the counter. Why a slot may be written again is in docs/architecture.md (slot reuse).
 #pragma once
 #include "deadline.cuh"
@@ -34,27 +34,43 @@ TF_FN void tf_packet_put(const TfThread &t, const TfHeader &h, tf_u8 *region, tf
   }
 }
 
-// False: the wait was given up and `value` means nothing.
-template <int PLANES, typename V>
-TF_FN bool tf_packet_get(const TfThread &t, const TfHeader &h, tf_u8 *region, tf_u32 column, tf_u32 counter, tf_u32 port,
-                         tf_u32 stage, V &value) {
-  TfVec w[V::VECTORS];
+// Receives from N ports that lie side by side. All are polled together: one after the other would pay each port's load
+// latency in turn. False: the wait was given up and `values` means nothing.
+template <int PLANES, int N, typename V>
+TF_FN bool tf_packet_gather(const TfThread &t, const TfHeader &h, tf_u8 *const *regions, tf_u32 column, tf_u32 counter,
+                            tf_u32 first_port, tf_u32 stage, V (&values)[N]) {
+  tf_u64 a[N][V::VECTORS][4];
   TfWait wait = {0, 0};
-  TF_UNROLL
-  for (int i = 0; i < V::VECTORS; i++) {
-    const tf_u8 *const low = tf_packet_slot<PLANES>(region, h, column, counter, 2 * i);
-    const tf_u8 *const high = tf_packet_slot<PLANES>(region, h, column, counter, 2 * i + 1);
-    tf_u64 a, b, c, d;
-    for (;;) {
-      tf_load_relaxed_2x64(t, low, a, b);
-      tf_load_relaxed_2x64(t, high, c, d);
-      const bool ready = static_cast<tf_u32>(a >> 32) == counter && static_cast<tf_u32>(b >> 32) == counter &&
-                         static_cast<tf_u32>(c >> 32) == counter && static_cast<tf_u32>(d >> 32) == counter;
-      if (ready) break;
-      if (tf_wait_failed(t, wait, h, port, stage, counter, column)) return false;
+  for (;;) {
+    tf_u32 missing = N;
+    TF_UNROLL
+    for (int k = 0; k < N; k++) {
+      TF_UNROLL
+      for (int i = 0; i < V::VECTORS; i++) {
+        tf_load_relaxed_2x64(t, tf_packet_slot<PLANES>(regions[k], h, column, counter, 2 * i), a[k][i][0], a[k][i][1]);
+        tf_load_relaxed_2x64(t, tf_packet_slot<PLANES>(regions[k], h, column, counter, 2 * i + 1), a[k][i][2], a[k][i][3]);
+      }
     }
-    w[i] = tf_vec(static_cast<tf_u32>(a), static_cast<tf_u32>(b), static_cast<tf_u32>(c), static_cast<tf_u32>(d));
+    TF_UNROLL
+    for (int k = N - 1; k >= 0; k--) {
+      TF_UNROLL
+      for (int i = 0; i < V::VECTORS; i++) {
+        TF_UNROLL
+        for (int j = 0; j < 4; j++)
+          if (static_cast<tf_u32>(a[k][i][j] >> 32) != counter) missing = k;
+      }
+    }
+    if (missing == N) break;
+    if (tf_wait_failed(t, wait, h, first_port + missing, stage, counter, column)) return false;
   }
-  tf_unpack(w, value);
+  TF_UNROLL
+  for (int k = 0; k < N; k++) {
+    TfVec w[V::VECTORS];
+    TF_UNROLL
+    for (int i = 0; i < V::VECTORS; i++)
+      w[i] = tf_vec(static_cast<tf_u32>(a[k][i][0]), static_cast<tf_u32>(a[k][i][1]), static_cast<tf_u32>(a[k][i][2]),
+                    static_cast<tf_u32>(a[k][i][3]));
+    tf_unpack(w, values[k]);
+  }
   return true;
 }

@@ -14,18 +14,18 @@ TF_FN tf_u32 *tf_pull_word(tf_u8 *region, tf_u32 block, tf_u32 side) {
 }
 
 // Thread k speaks to the peer behind port k and listens on port PEERS + k. False: given up, for the whole block.
-template <int PEERS, bool ORDERED, typename P>
+template <int PEERS, typename P>
 TF_FN bool tf_pull_meet(const TfThread &t, const P &p, tf_u32 counter, tf_u32 side) {
-  bool failed = false;
+  bool failed = t.thread() < PEERS && tf_aborted(t, p.h);
   const tf_u32 k = t.thread();
-  if (k < PEERS) {
-    if (ORDERED) tf_fence_system(t);
+  if (k < PEERS && !failed) {
+    tf_fence_system(t);
     tf_store_relaxed_u32(t, tf_pull_word(p.port[k], t.block(), side), counter);
     const tf_u32 *const word = tf_pull_word(p.port[PEERS + k], t.block(), side);
     TfWait wait = {0, 0};
     while (!failed && static_cast<int>(tf_load_relaxed_u32(t, word) - counter) < 0)
       failed = tf_wait_failed(t, wait, p.h, PEERS + k, side, counter, t.block());
-    if (ORDERED) tf_fence_system(t);
+    tf_fence_system(t);
   }
   return !tf_barrier_any(t, failed);
 }

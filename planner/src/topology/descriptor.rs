@@ -204,13 +204,13 @@ fn resources<'a>(reader: &mut Reader<'a>, node: &Node<'a>, links: Option<&Links>
         let crossing = reader
             .required(&fields, "links")
             .map(|node| crossings(reader, node, links));
-        if let (Some(name), Some(node)) = (&name, name_node) {
-            if !names.insert(name.clone()) {
-                reader.faults.add(
-                    node.offset,
-                    format!("resource {name:?} is given twice: expected another name"),
-                );
-            }
+        if let (Some(name), Some(node)) = (&name, name_node)
+            && !names.insert(name.clone())
+        {
+            reader.faults.add(
+                node.offset,
+                format!("resource {name:?} is given twice: expected another name"),
+            );
         }
         if let (Some(name), Some(gb_per_s), Some(links)) = (name, gb_per_s, crossing) {
             out.push(Resource { name, gb_per_s, links });

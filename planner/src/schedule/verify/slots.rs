@@ -247,4 +247,79 @@ mod tests {
             .is_some()
         );
     }
+
+    /// The same question answered the slow way: a graph of events over many calls, searched edge by edge.
+    fn unrolled_is_safe(schedule: &Schedule, buffers: usize) -> bool {
+        let (n, stages) = (schedule.ranks, schedule.stages.len());
+        let calls = buffers + 5;
+        // Points of a rank's call: before the puts of stage 0, before those of stage 1, .., the end.
+        let point = |call: usize, rank: usize, stage: usize| (call * n + rank) * (stages + 1) + stage;
+        let mut after = vec![Vec::new(); calls * n * (stages + 1)];
+        for call in 0..calls {
+            for rank in 0..n {
+                for stage in 0..stages {
+                    after[point(call, rank, stage)].push(point(call, rank, stage + 1));
+                }
+                if call + 1 < calls {
+                    after[point(call, rank, stages)].push(point(call + 1, rank, 0));
+                }
+            }
+            for (stage, s) in schedule.stages.iter().enumerate() {
+                for t in &s.transfers {
+                    after[point(call, t.from, stage)].push(point(call, t.to, stage + 1));
+                }
+            }
+        }
+        let reaches = |from: usize, to: usize| {
+            let (mut seen, mut open) = (vec![false; after.len()], vec![from]);
+            while let Some(at) = open.pop() {
+                if !std::mem::replace(&mut seen[at], true) {
+                    open.extend(&after[at]);
+                }
+            }
+            seen[to]
+        };
+        (0..calls - buffers).all(|call| {
+            schedule.stages.iter().enumerate().all(|(stage, s)| {
+                let safe = |t: &Transfer| reaches(point(call, t.to, stage + 1), point(call + buffers, t.from, stage));
+                s.transfers.iter().all(safe)
+            })
+        })
+    }
+
+    #[test]
+    fn masks_agree_with_an_unrolled_graph_on_random_traffic() {
+        let mut state = 7_u64;
+        let mut below = |n: usize| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % n
+        };
+        let mut verdicts = [0; 2];
+        for _ in 0..600 {
+            let (ranks, stages) = (2 + below(5), 1 + below(4));
+            let traffic: Vec<Vec<(usize, usize)>> = (0..stages)
+                .map(|_| {
+                    let pairs = (0..1 + below(2 * ranks)).map(|_| (below(ranks), below(ranks)));
+                    pairs.filter(|(a, b)| a != b).collect()
+                })
+                .collect();
+            let traffic: Vec<&[(usize, usize)]> = traffic.iter().map(Vec::as_slice).collect();
+            let random = schedule(ranks, Delivery::Push, &traffic);
+            for buffers in 1..=4 {
+                let safe = first_hazard(&random, buffers).is_none();
+                assert_eq!(
+                    safe,
+                    unrolled_is_safe(&random, buffers as usize),
+                    "{buffers} buffers, {traffic:?}"
+                );
+                verdicts[usize::from(safe)] += 1;
+            }
+        }
+        assert!(
+            verdicts.iter().all(|&v| v > 300),
+            "both verdicts must occur often: {verdicts:?}"
+        );
+    }
 }

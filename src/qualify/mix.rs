@@ -8,7 +8,9 @@ pub fn mix_f16(output: u16, index: u32, rank: u32, call: u32, seed: u32, special
     // A NaN's payload is nobody's promise.
     let output = if output & 0x7fff > 0x7c00 { 0x7fff } else { output };
     let place = seed ^ index.wrapping_mul(0x9e37_79b1);
-    let who = rank.wrapping_mul(0x85eb_ca77).wrapping_add(call.wrapping_mul(0xc2b2_ae3d));
+    let who = rank
+        .wrapping_mul(0x85eb_ca77)
+        .wrapping_add(call.wrapping_mul(0xc2b2_ae3d));
     let hash = scramble(scramble(scramble(place) ^ who) ^ u32::from(output).wrapping_mul(0x27d4_eb2f));
     pattern_f16(hash, specials)
 }

@@ -1,0 +1,81 @@
+//! Qualifies collectives that promise no order of sums: every call within the error bound, all ranks alike.
+//!
+//! Each call is judged against the inputs it actually used, which come from its own earlier outputs: two orders of sums
+//! diverge after one call. Start at [`qualify_comparator`].
+
+use super::bound::ErrorBound;
+use super::case::Case;
+use super::check::{Proof, Subject, drive, next_inputs};
+use super::plan::QualifyPlan;
+use super::reference::same;
+use super::refusal::{Reason, Refusal};
+use crate::device::{Comparator, Executor, Outputs};
+use crate::registry::Partials;
+
+/// The name of a comparator in reports.
+pub const fn name(comparator: Comparator) -> &'static str {
+    match comparator {
+        Comparator::Nccl(Partials::F16) => "nccl/f16",
+        Comparator::Nccl(Partials::F32) => "nccl/f32",
+    }
+}
+
+/// Proves that a comparator sums at all, so that a comparison with it means something.
+///
+/// # Errors
+/// It is unavailable, or the first result that no order of sums gives, or ranks that differ.
+pub fn qualify_comparator(
+    exec: &mut dyn Executor,
+    comparator: Comparator,
+    plan: &QualifyPlan,
+) -> Result<Proof, Refusal> {
+    let Comparator::Nccl(partials) = comparator;
+    let bound = ErrorBound::new(exec.ranks(), partials);
+    drive(
+        exec,
+        Subject::Comparator(comparator, name(comparator)),
+        plan,
+        &mut |case, inputs, outputs| judge(&bound, case, inputs, outputs),
+    )
+}
+
+fn judge(bound: &ErrorBound, case: &Case, mut inputs: Vec<Vec<u8>>, outputs: &Outputs) -> Result<(), Reason> {
+    for (call, got) in outputs.iter().enumerate() {
+        let call = call as u32;
+        let mut seen: Option<&Vec<u8>> = None;
+        for (rank, output) in got.iter().enumerate() {
+            // Ranks with rank 0's bytes need no second look.
+            if seen == Some(output) {
+                continue;
+            }
+            bound.check(&inputs, output).map_err(|outlier| Reason::OutOfBound {
+                chain: *case,
+                call,
+                rank,
+                outlier,
+            })?;
+            if let Some(first) = seen {
+                alike(case, call, rank, first, output)?;
+            }
+            seen = seen.or(Some(output));
+        }
+        next_inputs(case, call, got, &mut inputs);
+    }
+    Ok(())
+}
+
+fn alike(case: &Case, call: u32, rank: usize, first: &[u8], other: &[u8]) -> Result<(), Reason> {
+    let word = |c: &[u8]| u16::from_le_bytes([c[0], c[1]]);
+    let pairs = first.chunks_exact(2).map(word).zip(other.chunks_exact(2).map(word));
+    match pairs.enumerate().find(|(_, (a, b))| !same(*a, *b)) {
+        Some((element, (first, other))) => Err(Reason::ReplicasDiffer {
+            chain: *case,
+            call,
+            rank,
+            element,
+            first,
+            other,
+        }),
+        None => Ok(()),
+    }
+}

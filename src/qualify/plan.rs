@@ -1,0 +1,221 @@
+//! How much is run to prove a collective: payloads, geometries, seeds and how often.
+//!
+//! A plan is data and gives the same chains on every run. Modes, skew, buffers and patterns rotate through the chains,
+//! since the full product would take minutes. Start at [`QualifyPlan::quick`].
+
+use super::case::Case;
+use super::patterns::Pattern;
+use crate::device::{Geometry, Mode};
+
+/// What is run. Chains of one thread count share one prepared collective, whatever their payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QualifyPlan {
+    /// Chains a seed and thread count. Nine see every pattern once.
+    pub rounds: u32,
+    /// Dependent calls a chain (a replay, when captured). At least 3, so that both buffers are used again.
+    pub calls: u32,
+    /// Replays of captured chains.
+    pub replays: u32,
+    /// Payloads in bytes, even, taken in turn: let them shrink and grow.
+    pub payloads: Vec<u64>,
+    /// Geometries, grouped by threads; blocks are cut to what the device holds.
+    pub geometries: Vec<Geometry>,
+    /// Seeds of inputs and mixing.
+    pub seeds: Vec<u32>,
+    /// Hold-backs in nanoseconds, taken in turn by chains with a late rank.
+    pub skews: Vec<u64>,
+    /// Bytes of outputs that one chain may return; fewer calls are run for large payloads.
+    pub memory: u64,
+}
+
+const fn geometry(blocks: u32, threads: u32) -> Geometry {
+    Geometry { blocks, threads }
+}
+
+impl QualifyPlan {
+    /// For every build and every load: small payloads, odd tails, every pattern.
+    pub fn quick() -> Self {
+        Self {
+            rounds: 9,
+            calls: 3,
+            replays: 2,
+            payloads: vec![1030, 2, 528, 16, 2048, 14, 272, 18],
+            geometries: vec![geometry(2, 32), geometry(1, 32), geometry(3, 32), geometry(1, 64)],
+            seeds: vec![1],
+            skews: vec![2_000, 50_000],
+            memory: 64 << 20,
+        }
+    }
+
+    /// For a GPU before it serves: up to a MiB, more seeds, ranks late by up to milliseconds.
+    pub fn thorough() -> Self {
+        Self {
+            rounds: 36,
+            calls: 8,
+            replays: 3,
+            payloads: vec![
+                1030,
+                2,
+                65_554,
+                16,
+                1 << 20,
+                14,
+                5120,
+                18,
+                40_960,
+                262_142,
+                272,
+                81_920,
+                528,
+            ],
+            geometries: vec![
+                geometry(4, 32),
+                geometry(16, 32),
+                geometry(1, 64),
+                geometry(8, 64),
+                geometry(2, 128),
+                geometry(16, 256),
+                geometry(1, 512),
+            ],
+            seeds: vec![1, 2],
+            skews: vec![5_000, 100_000, 3_000_000],
+            memory: 256 << 20,
+        }
+    }
+
+    /// The same with the payloads and geometries that will serve, after the plan's own.
+    #[must_use]
+    pub fn covering(mut self, payloads: &[u64], geometries: &[Geometry]) -> Self {
+        for bytes in payloads {
+            if !self.payloads.contains(bytes) {
+                self.payloads.push(*bytes);
+            }
+        }
+        for geometry in geometries {
+            if !self.geometries.contains(geometry) {
+                self.geometries.push(*geometry);
+            }
+        }
+        // Every payload meets every thread count at least once.
+        self.rounds = self.rounds.max(self.payloads.len() as u32);
+        self
+    }
+
+    /// The largest payload, which scratch must hold.
+    pub fn max_bytes(&self) -> u64 {
+        self.payloads.iter().copied().max().unwrap_or(0)
+    }
+
+    /// Thread counts in the order of their first geometry.
+    pub fn threads(&self) -> Vec<u32> {
+        let mut threads = Vec::new();
+        for g in &self.geometries {
+            if !threads.contains(&g.threads) {
+                threads.push(g.threads);
+            }
+        }
+        threads
+    }
+
+    /// The chains with blocks of `threads` threads. `first` is the number of the first one.
+    pub fn cases(&self, threads: u32, max_blocks: u32, ranks: usize, in_place: bool, first: u32) -> Vec<Case> {
+        let shapes: Vec<Geometry> = self
+            .geometries
+            .iter()
+            .copied()
+            .filter(|g| g.threads == threads)
+            .collect();
+        if self.payloads.is_empty() || shapes.is_empty() || max_blocks == 0 || ranks == 0 {
+            return Vec::new();
+        }
+        let mut cases = Vec::new();
+        for (&seed, round) in self.seeds.iter().flat_map(|s| (0..self.rounds).map(move |r| (s, r))) {
+            let index = first + cases.len() as u32;
+            let k = index as usize;
+            let bytes = self.payloads[k % self.payloads.len()];
+            let shape = shapes[round as usize % shapes.len()];
+            let patterns = Pattern::ALL.len();
+            // The quotients keep two rotations of one period from always meeting in the same way.
+            let graph = (k + k / patterns) % 2 == 1;
+            let late = (!self.skews.is_empty() && k % 3 == 1).then_some(k / 3);
+            let mode = if graph {
+                Mode::Graph {
+                    replays: self.replays.max(1),
+                }
+            } else {
+                Mode::Eager
+            };
+            let each = bytes.max(1) * ranks as u64 * if graph { u64::from(self.replays.max(1)) } else { 1 };
+            let room = u32::try_from(self.memory / each).unwrap_or(u32::MAX).max(2);
+            cases.push(Case {
+                index,
+                bytes,
+                geometry: Geometry {
+                    blocks: shape.blocks.clamp(1, max_blocks),
+                    threads,
+                },
+                calls: self.calls.clamp(1, room),
+                mode,
+                skew: late.map(|l| (l % ranks, self.skews[(l / ranks + l) % self.skews.len()])),
+                in_place: in_place && (k / 2 + k / 8) % 2 == 0,
+                pattern: Pattern::ALL[k % patterns],
+                specials: (k / 3 + k / patterns) % 2 == 1,
+                seed,
+            });
+        }
+        cases
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn plans_mix_modes_skew_buffers_patterns_and_payload_changes() {
+        for plan in [QualifyPlan::quick(), QualifyPlan::thorough()] {
+            let mut cases = Vec::new();
+            for threads in plan.threads() {
+                cases.extend(plan.cases(threads, 16, 4, true, cases.len() as u32));
+            }
+            let count = |f: &dyn Fn(&Case) -> bool| cases.iter().filter(|c| f(c)).count();
+            for part in [
+                count(&|c| c.mode == Mode::Eager),
+                count(&|c| c.mode != Mode::Eager),
+                count(&|c| c.in_place),
+                count(&|c| !c.in_place),
+                count(&|c| c.specials),
+                count(&|c| !c.specials),
+                count(&|c| c.mode != Mode::Eager && c.in_place),
+                count(&|c| c.mode != Mode::Eager && c.skew.is_some()),
+            ] {
+                assert!(part >= 2, "{part} of {}", cases.len());
+            }
+            assert!(count(&|c| c.skew.is_none()) > count(&|c| c.skew.is_some()));
+            let patterns: BTreeSet<_> = cases.iter().map(|c| c.pattern).collect();
+            assert_eq!(patterns.len(), Pattern::ALL.len());
+            let payloads: BTreeSet<_> = cases.iter().map(|c| c.bytes).collect();
+            assert_eq!(payloads.len(), plan.payloads.len());
+            assert!(
+                cases.windows(2).any(|w| w[0].bytes < w[1].bytes) && cases.windows(2).any(|w| w[0].bytes > w[1].bytes)
+            );
+        }
+    }
+
+    #[test]
+    fn large_payloads_run_fewer_calls() {
+        let plan = QualifyPlan {
+            payloads: vec![1 << 20],
+            ..QualifyPlan::thorough()
+        };
+        for case in plan.cases(64, 8, 64, true, 0) {
+            let replays = if let Mode::Graph { replays } = case.mode {
+                replays
+            } else {
+                1
+            };
+            assert!(case.calls >= 2 && u64::from(case.calls * replays) * 64 <= 384, "{case}");
+        }
+    }
+}

@@ -58,6 +58,35 @@ fn published_v100_medians_are_met_within_a_third() {
             "{kib} KiB: {predicted:.2} us for {measured}"
         );
     }
+    // On eight ranks they fit three stages of packets over NVLink.
+    let mixed = mixed();
+    let edges = Edges::new(&mixed, EdgePolicy::Peer);
+    for (kib, measured) in [
+        (1, 5.9),
+        (10, 7.1),
+        (25, 9.6),
+        (40, 12.6),
+        (80, 19.3),
+        (128, 26.1),
+        (256, 46.9),
+        (512, 90.4),
+    ] {
+        let options = PlanOptions {
+            shortlist: 19,
+            ..PlanOptions::default()
+        };
+        let plan = plan_at(&mixed, kib << 10, &options);
+        let cube = plan.classes[0]
+            .shortlist
+            .iter()
+            .find(|r| r.shape == "exchange-2x2x2")
+            .expect("19 shapes");
+        let predicted = Profile::of(&cube.schedule, &edges, F16).predict(Protocol::Packet, kib << 10);
+        assert!(
+            (predicted / measured - 1.0).abs() < 0.12,
+            "{kib} KiB: {predicted:.2} us for {measured}"
+        );
+    }
     let pull = plan_at(&nvlink_pair, 1024, &PlanOptions::default());
     let pull = pull.classes[0]
         .baseline

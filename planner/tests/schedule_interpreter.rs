@@ -151,7 +151,7 @@ impl<'a> Machine<'a> {
 /// Runs all calls. One rank in three seeds is slow, so that others get ahead as far as they can.
 fn run(schedule: &Schedule, buffers: usize, seed: u64) -> Result<(), Wrong> {
     let mut random = Seeded(seed);
-    let slow = (seed % 3 == 0).then(|| random.below(schedule.ranks));
+    let slow = seed.is_multiple_of(3).then(|| random.below(schedule.ranks));
     let mut machine = Machine::new(schedule, buffers);
     let mut idle = 0;
     while machine.threads.iter().flatten().any(|t| t.call < CALLS) {

@@ -5,7 +5,9 @@ mod schedule_support;
 use schedule_support::{NVLINK, PIX, complete, cube_mesh, mixed};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
-use topoforge_planner::schedule::{Delivery, EdgePolicy, Plan, PlanOptions, Protocol, plan, plan_at};
+use topoforge_planner::schedule::{
+    Delivery, EdgePolicy, Edges, Plan, PlanOptions, Protocol, generate, plan, plan_at, verify,
+};
 use topoforge_planner::topology::{Link, Topology, parse_descriptor};
 
 fn default_plan(topology: &Topology) -> Plan {
@@ -146,6 +148,12 @@ fn a_single_rank_has_an_empty_plan() {
 }
 
 #[test]
+fn an_impossible_number_of_ranks_has_an_empty_plan() {
+    assert!(default_plan(&Topology::new("none", 0)).is_empty());
+    assert!(default_plan(&Topology::new("vast", usize::MAX)).is_empty());
+}
+
+#[test]
 fn one_payload_is_planned_for_itself() {
     let plan = plan_at(&complete(4, PIX), 3 << 20, &PlanOptions::default());
     assert_eq!(plan.classes.len(), 1);
@@ -196,4 +204,23 @@ fn planning_a_mixed_machine_of_eight_takes_less_than_a_third_of_a_second() {
     };
     let best = (0..5).map(|_| once()).min().expect("five runs");
     assert!(best < Duration::from_millis(300), "{best:?}");
+}
+
+#[test]
+fn verifying_sixty_four_ranks_takes_some_tens_of_milliseconds_at_most() {
+    let topology = complete(64, PIX);
+    let edges = Edges::new(&topology, EdgePolicy::Peer);
+    for candidate in generate(&edges, 300).into_iter().take(3) {
+        let once = || {
+            let (schedule, at) = (candidate.schedule.clone(), Instant::now());
+            verify(schedule, &topology, EdgePolicy::Peer, 2).expect("generated");
+            at.elapsed()
+        };
+        let best = (0..5).map(|_| once()).min().expect("five runs");
+        assert!(
+            best < Duration::from_millis(30),
+            "{}: {best:?}",
+            candidate.schedule.name
+        );
+    }
 }

@@ -2,8 +2,8 @@
 //!
 //! A call costs a launch floor, then for each stage the slowest edge's latency and the time of its bytes over the most
 //! loaded edge, GPU port or shared capacity, then the time to read, sum and reset what was received. The constants are
-//! rough fits to published V100 figures (within a third, tests hold them to that) and carry their reasons. Start at
-//! [`Profile::of`] and [`Profile::predict`].
+//! rough fits to published V100 figures and carry their reasons: tests hold pairs to a third and eight ranks from 1 to
+//! 512 KiB to an eighth. Start at [`Profile::of`] and [`Profile::predict`].
 
 use super::edges::Edges;
 use super::ir::{Delivery, Schedule};

@@ -4,7 +4,7 @@
 //! It never guesses a capability: masks come from [`Topology`] and the caller's [`EdgePolicy`]. Start at [`Edges::new`].
 
 use super::ir::{Delivery, Rank};
-use crate::topology::{Link, LinkClass, Topology, defaults};
+use crate::topology::{Link, LinkClass, MAX_RANKS, Topology, defaults};
 
 /// Most lanes that one GPU has been built with; more than that over all its links means that a switch shares them.
 const MOST_LANES: u32 = 18;
@@ -39,8 +39,15 @@ pub struct Edges {
 }
 
 impl Edges {
-    /// The view of `topology` under `policy`. Ranks past 64 are left out of the masks; the verifier refuses them.
+    /// The view of `topology` under `policy`. Beyond 64 ranks it has no edges, and the verifier refuses.
     pub fn new(topology: &Topology, policy: EdgePolicy) -> Self {
+        if topology.ranks > MAX_RANKS {
+            let none = Topology::new("", 0);
+            return Self {
+                ranks: topology.ranks,
+                ..Self::new(&none, policy)
+            };
+        }
         let ranks = topology.ranks;
         let mut edges = Self {
             ranks,
@@ -63,8 +70,8 @@ impl Edges {
                 .sum()
         };
         let switched: Vec<bool> = (0..ranks).map(|r| lanes(r) > MOST_LANES).collect();
-        for from in 0..ranks.min(64) {
-            for to in (0..ranks.min(64)).filter(|&to| to != from) {
+        for from in 0..ranks {
+            for to in (0..ranks).filter(|&to| to != from) {
                 let link = topology.link(from, to);
                 let used = match policy {
                     EdgePolicy::Peer => link.filter(|l| l.class.is_peer()).copied(),
@@ -92,7 +99,7 @@ impl Edges {
             for resource in &topology.resources {
                 let mut mask = vec![0_u64; ranks];
                 for &(from, to) in &resource.links {
-                    if from < ranks && to < 64 {
+                    if from < ranks && to < ranks {
                         mask[from] |= 1 << to;
                     }
                 }
@@ -126,7 +133,7 @@ impl Edges {
     /// Mask of the ranks that can push to `rank` and that `rank` can push to.
     pub fn mutual(&self, rank: Rank) -> u64 {
         let back = |to: Rank| u64::from(self.allows(to, rank, Delivery::Push)) << to;
-        self.write[rank] & (0..self.ranks.min(64)).map(back).fold(0, |a, b| a | b)
+        self.write.get(rank).copied().unwrap_or(0) & (0..self.write.len()).map(back).fold(0, |a, b| a | b)
     }
 
     /// Most peers that a rank may have enabled at once.

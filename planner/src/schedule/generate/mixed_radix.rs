@@ -85,7 +85,7 @@ fn factorise(n: usize, prefix: &mut Vec<usize>, found: &mut Vec<Vec<usize>>) {
     if n == 1 && !prefix.is_empty() {
         found.push(prefix.clone());
     }
-    for f in (2..=n).filter(|f| n % f == 0) {
+    for f in (2..=n).filter(|f| n.is_multiple_of(*f)) {
         prefix.push(f);
         factorise(n / f, prefix, found);
         prefix.pop();

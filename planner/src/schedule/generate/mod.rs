@@ -40,7 +40,7 @@ pub fn generate(edges: &Edges, budget: usize) -> Vec<Candidate> {
     if !(2..=64).contains(&n) {
         return Vec::new();
     }
-    let budget = if n > 8 { budget * 64 / (n * n) } else { budget };
+    let budget = if n > 8 { budget.saturating_mul(64) / (n * n) } else { budget };
     let mut candidates = Vec::new();
     for family in FAMILIES {
         let left = budget.saturating_sub(candidates.len());

@@ -35,10 +35,13 @@ struct AxisCost {
     us_per_byte: f64,
 }
 
+/// A placement and what each axis costs.
+type Costed = (Placed, Vec<AxisCost>);
+
 /// Feasible placements of each shape, best estimate first; shapes by their best one, one-shot ahead of all.
 pub(super) fn search<'a>(edges: &Edges, shapes: &'a [Shape]) -> Vec<(&'a Shape, Vec<Placed>)> {
     let mut found: Vec<(f64, &Shape, Vec<Placed>)> = Vec::new();
-    let mut known: Vec<(Vec<usize>, Vec<(Placed, Vec<AxisCost>)>)> = Vec::new();
+    let mut known: Vec<(Vec<usize>, Vec<Costed>)> = Vec::new();
     for shape in shapes {
         let factors = shape.factors();
         let at = match known.iter().position(|k| k.0 == factors) {
@@ -61,7 +64,7 @@ pub(super) fn search<'a>(edges: &Edges, shapes: &'a [Shape]) -> Vec<(&'a Shape, 
     found.into_iter().map(|(_, shape, placed)| (shape, placed)).collect()
 }
 
-fn placements(edges: &Edges, factors: &[usize]) -> Vec<(Placed, Vec<AxisCost>)> {
+fn placements(edges: &Edges, factors: &[usize]) -> Vec<Costed> {
     let grid = Grid::new(factors);
     let n = edges.ranks();
     let degree: usize = factors.iter().map(|f| f - 1).sum();
@@ -82,8 +85,10 @@ fn placements(edges: &Edges, factors: &[usize]) -> Vec<(Placed, Vec<AxisCost>)> 
         ranks,
     });
     placed
-        .map(|p| (axis_costs(edges, factors.len(), &grid, &p.ranks), p))
-        .map(|(axes, p)| (p, axes))
+        .map(|p| {
+            let axes = axis_costs(edges, factors.len(), &grid, &p.ranks);
+            (p, axes)
+        })
         .collect()
 }
 

@@ -1,9 +1,15 @@
 //! topoforge turns GPU topology descriptors into specialised, proven CUDA collectives ahead of time.
 
+// `families!` names this crate from outside and from inside alike.
 extern crate self as topoforge;
 
+mod builtin;
 pub mod device;
 pub mod qualify;
 pub mod registry;
+pub mod routes;
+pub mod tune;
 
+pub use builtin::BUILTIN;
+pub use topoforge_macros::{families, family};
 pub use topoforge_planner as planner;

@@ -171,7 +171,9 @@ impl Variant {
     /// Whether all ranks declare the same expression for each chunk, hence get the same bits.
     pub fn replicated(&self) -> bool {
         let chunks = self.chunks as usize;
-        self.expression_of.chunks(chunks).all(|rank| Some(rank) == self.expression_of.get(..chunks))
+        self.expression_of
+            .chunks(chunks)
+            .all(|rank| Some(rank) == self.expression_of.get(..chunks))
     }
 
     /// Whether output may be the input buffer.
@@ -271,6 +273,33 @@ impl Registry {
 
     /// Whether any kernel has machine code or PTX inside.
     pub fn has_gpu_code(&self) -> bool {
-        self.sets.iter().flat_map(|s| s.families).flat_map(|f| f.variants).any(|v| !v.kernel.images.is_empty())
+        self.sets
+            .iter()
+            .flat_map(|s| s.families)
+            .flat_map(|f| f.variants)
+            .any(|v| !v.kernel.images.is_empty())
     }
+}
+
+/// The family of a name that `family!` has checked.
+///
+/// # Panics
+/// If the set does not hold it, which `family!` rules out.
+#[doc(hidden)]
+pub fn named(set: &'static FamilySet, name: &str) -> &'static Family {
+    let found = set.families.iter().find(|f| f.name == name);
+    found.unwrap_or_else(|| panic!("family! checked that `{name}` was compiled, but the set it names does not hold it"))
+}
+
+/// Includes a file as a `&'static [u8]` on a 16-byte boundary: the driver wants fatbins aligned, `include_bytes!` does
+/// not promise it.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! image {
+    ($path:expr) => {{
+        #[repr(C, align(16))]
+        struct Aligned<T: ?Sized>(T);
+        static IMAGE: &Aligned<[u8]> = &Aligned(*include_bytes!($path));
+        &IMAGE.0
+    }};
 }

@@ -1,0 +1,317 @@
+//! What a `build.rs` calls: descriptors in, fatbins, host objects and a manifest out.
+//!
+//! A faulty descriptor does not fail the build script; it is recorded, and `families!` turns it into a compile error at
+//! its place. Nothing is downloaded and no GPU is asked. Start at [`Forge`].
+
+use crate::env::{self, Env};
+use crate::manifest::{self, FamilyEntry, FaultEntry, KernelEntry, Manifest};
+use crate::select::{self, Selection};
+use crate::toolkit::{ArchPlan, CompileError, Compiler, Discover, Job, Toolkit, ToolkitError, Wanted, plan_archs, sha256, write_if_changed};
+use crate::{headers, host};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::{fmt, fs, io};
+use topoforge_planner::topology::{Topology, check_set, parse_descriptor_bytes};
+
+/// A build of descriptors, configured and then run once.
+///
+/// ```no_run
+/// // build.rs
+/// fn main() -> Result<(), topoforge_codegen::ForgeError> {
+///     topoforge_codegen::Forge::new().topologies("topologies").compile()
+/// }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Forge {
+    topologies: String,
+    host: bool,
+    require_cuda: bool,
+    tools: bool,
+    fallback: Option<PathBuf>,
+    env: Env,
+}
+
+impl Default for Forge {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Forge {
+    /// Descriptors from `topologies/`, kernels for the host executor too, `nvcc` wanted but not required.
+    pub fn new() -> Self {
+        Self { topologies: "topologies".into(), host: true, require_cuda: false, tools: false, fallback: None, env: Env::from_process() }
+    }
+
+    /// The folder of `*.ron` descriptors, relative to the crate.
+    #[must_use]
+    pub fn topologies(mut self, folder: impl Into<String>) -> Self {
+        self.topologies = folder.into();
+        self
+    }
+
+    /// Whether kernels are compiled for the host executor as well. Follow topoforge's feature of that name.
+    #[must_use]
+    pub fn host_executor(mut self, on: bool) -> Self {
+        self.host = on;
+        self
+    }
+
+    /// Whether a build without `nvcc` is an error.
+    #[must_use]
+    pub fn require_cuda(mut self, on: bool) -> Self {
+        self.require_cuda = on;
+        self
+    }
+
+    /// Also builds the measuring and checking kernels into `OUT_DIR/tools.rs`; topoforge's own build script only.
+    #[must_use]
+    pub fn tools(mut self) -> Self {
+        self.tools = true;
+        self
+    }
+
+    /// A folder to look for a toolkit in when the environment names none.
+    #[must_use]
+    pub fn toolkit_fallback(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.fallback = Some(folder.into());
+        self
+    }
+
+    /// Runs the build and prints cargo's directives.
+    ///
+    /// # Errors
+    /// Environment and toolkit errors; never a faulty descriptor.
+    pub fn compile(self) -> Result<(), ForgeError> {
+        let variable = |name: &'static str| std::env::var_os(name).map(PathBuf::from).ok_or(ForgeError::NotABuildScript(name));
+        let (out, crate_dir) = (variable("OUT_DIR")?, variable("CARGO_MANIFEST_DIR")?);
+        env::print_rerun();
+        let read = self.read_descriptors(&crate_dir)?;
+        let mut families = Vec::new();
+        let mut kernels: BTreeMap<String, KernelEntry> = BTreeMap::new();
+        for (file, path, text, topology) in &read.topologies {
+            let selection = select::select(topology);
+            for kernel in selection.kernels.values() {
+                kernels.entry(kernel.hash.clone()).or_insert_with(|| KernelEntry { kernel: kernel.clone(), images: Vec::new() });
+            }
+            families.push(family(topology, file, path, text, selection));
+        }
+        families.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut kernels: Vec<KernelEntry> = kernels.into_values().collect();
+        let include = out.join("kernels");
+        headers::write_to(&include).map_err(|e| ForgeError::io("writing headers", &include, e))?;
+        let cache = self.env.path(env::TOPOFORGE_CACHE).unwrap_or_else(|| shared_cache(&out));
+        let built = self.compile_device(&mut kernels, &include, &cache, &out)?;
+        if self.host && !kernels.is_empty() {
+            let texts: Vec<(&str, &str)> = kernels.iter().map(|k| (k.kernel.symbol.as_str(), k.kernel.text.as_str())).collect();
+            let digest = sha256::hex(headers::HEADERS.iter().map(|(n, t)| format!("{n}\n{t}")).collect::<String>().as_bytes());
+            let library = format!("topoforge_kernels_{}", std::env::var("CARGO_PKG_NAME").unwrap_or_default().replace('-', "_"));
+            host::compile(&texts, &include, &digest, &cache.join("host"), &library, &self.env).map_err(ForgeError::Host)?;
+        }
+        let (archs, ptx, left_out) = built.as_ref().map_or((Vec::new(), None, Vec::new()), |(_, plan)| {
+            (plan.archs(), plan.ptx(), plan.left_out.iter().map(|l| (l.sm, l.reason.clone())).collect())
+        });
+        let toolkits: Vec<String> = built.iter().flat_map(|(t, _)| t).map(|t| t.full_version.clone()).collect();
+        let mut set = format!("{archs:?}{ptx:?}{toolkits:?}");
+        kernels.iter().for_each(|k| set.push_str(&k.kernel.hash));
+        let manifest = Manifest {
+            format: manifest::FORMAT,
+            version: env!("CARGO_PKG_VERSION").into(),
+            topologies: self.topologies.clone(),
+            host: self.host,
+            archs,
+            ptx,
+            left_out,
+            toolkits,
+            kernel_set: sha256::hex(set.as_bytes())[..16].into(),
+            kernels,
+            families,
+            faults: read.faults,
+        };
+        let path = out.join(manifest::FILE);
+        let text = manifest.to_ron().map_err(|e| ForgeError::io("writing the manifest", &path, io::Error::other(e)))?;
+        write_if_changed(&path, text.as_bytes()).map_err(|e| ForgeError::io("writing", &path, e))?;
+        Ok(())
+    }
+
+    /// Descriptors of the crate's folder and of `TOPOFORGE_TOPOLOGIES`.
+    fn read_descriptors(&self, crate_dir: &Path) -> Result<Descriptors, ForgeError> {
+        let mut folders = vec![(crate_dir.join(&self.topologies), self.topologies.clone())];
+        if let Some(list) = self.env.get(env::TOPOFORGE_TOPOLOGIES).filter(|_| self.tools) {
+            folders.extend(std::env::split_paths(list).map(|p| (p.clone(), p.display().to_string())));
+        }
+        let mut read = Descriptors::default();
+        for (folder, shown) in folders {
+            println!("cargo::rerun-if-changed={}", folder.display());
+            let entries = fs::read_dir(&folder).map_err(|e| ForgeError::io("reading the topologies", &folder, e))?;
+            let mut files: Vec<PathBuf> = entries.filter_map(|e| e.ok().map(|e| e.path())).filter(|p| p.extension().is_some_and(|x| x == "ron")).collect();
+            files.sort();
+            for path in files {
+                println!("cargo::rerun-if-changed={}", path.display());
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                let file = format!("{shown}/{name}");
+                let bytes = fs::read(&path).map_err(|e| ForgeError::io("reading", &path, e))?;
+                match parse_descriptor_bytes(&bytes, &file) {
+                    Ok(topology) => {
+                        let text = String::from_utf8_lossy(&bytes).into_owned();
+                        // Relative where it can be, so that the manifest is the same in every checkout.
+                        let shown = path.strip_prefix(crate_dir).unwrap_or(&path).display().to_string();
+                        read.topologies.push((file, shown, text, topology));
+                    }
+                    Err(faults) => read.faults.extend(faults.iter().map(|f| FaultEntry { text: f.to_string() })),
+                }
+            }
+        }
+        let set: Vec<(&str, &str, &Topology)> = read.topologies.iter().map(|(f, _, text, t)| (f.as_str(), text.as_str(), t)).collect();
+        let twins = check_set(&set);
+        read.faults.extend(twins.iter().map(|f| FaultEntry { text: f.to_string() }));
+        Ok(read)
+    }
+
+    /// Fatbins for all kernels, or none with one warning where there is no toolkit.
+    fn compile_device(&self, kernels: &mut [KernelEntry], include: &Path, cache: &Path, out: &Path) -> Result<Option<(Vec<Toolkit>, ArchPlan)>, ForgeError> {
+        if self.env.get(env::DOCS_RS).is_some() {
+            self.write_tools(out, &[])?;
+            return Ok(None);
+        }
+        let mut discover = Discover::new(self.env.clone());
+        if let Some(folder) = &self.fallback {
+            discover = discover.with_fallback(folder);
+        }
+        let toolkits = discover.find().map_err(ForgeError::Toolkit)?;
+        if toolkits.is_empty() {
+            if self.require_cuda {
+                return Err(ForgeError::NoNvcc);
+            }
+            println!("cargo::warning=no nvcc found: the registry will hold no GPU code. {NVCC_ADVICE}");
+            self.write_tools(out, &[])?;
+            return Ok(None);
+        }
+        let wanted = Wanted::from_env(&self.env).map_err(ForgeError::Toolkit)?;
+        let plan = plan_archs(&toolkits, &wanted);
+        let compiler = Compiler::new(toolkits.clone(), plan.clone(), &self.env, cache.join("fatbin"), out).map_err(ForgeError::Compile)?;
+        let mut jobs: Vec<Job> = kernels
+            .iter()
+            .map(|k| Job {
+                name: k.kernel.symbol.clone(),
+                text: k.kernel.text.clone(),
+                include_dirs: vec![include.to_owned()],
+                headers: headers::digest(k.kernel.protocol.name()),
+            })
+            .collect();
+        if self.tools {
+            jobs.push(Job {
+                name: "tf_tools".into(),
+                text: headers::TOOLS.into(),
+                include_dirs: vec![include.to_owned()],
+                headers: headers::digest("tools"),
+            });
+        }
+        let results = compiler.compile_all(&jobs, self.env.jobs());
+        let mut images = Vec::with_capacity(jobs.len());
+        for result in results {
+            let fatbins = result.map_err(ForgeError::Compile)?;
+            images.push(fatbins.iter().map(|f| f.path.file_name().unwrap_or_default().to_string_lossy().into_owned()).collect::<Vec<_>>());
+        }
+        if self.tools {
+            let tools = images.pop().unwrap_or_default();
+            self.write_tools(out, &tools)?;
+        }
+        for (kernel, images) in kernels.iter_mut().zip(images) {
+            kernel.images = images;
+        }
+        Ok(Some((toolkits, plan)))
+    }
+
+    fn write_tools(&self, out: &Path, images: &[String]) -> Result<(), ForgeError> {
+        if !self.tools {
+            return Ok(());
+        }
+        let list: String = images.iter().map(|i| format!("    ::topoforge::image!(concat!(env!(\"OUT_DIR\"), \"/{i}\")),\n")).collect();
+        let path = out.join("tools.rs");
+        let text = format!("/// Fatbins of kernels/tools.cu.\npub static TOOLS: &[&[u8]] = &[\n{list}];\n");
+        write_if_changed(&path, text.as_bytes()).map(|_| ()).map_err(|e| ForgeError::io("writing", &path, e))
+    }
+}
+
+#[derive(Default)]
+struct Descriptors {
+    /// Shown name, path, text and model.
+    topologies: Vec<(String, String, String, Topology)>,
+    faults: Vec<FaultEntry>,
+}
+
+fn family(topology: &Topology, file: &str, path: &str, text: &str, selection: Selection) -> FamilyEntry {
+    let descriptor = sha256::hex(text.as_bytes());
+    let mut all = format!("{descriptor}\n");
+    for v in &selection.variants {
+        all.push_str(&format!("{} {} {:?}\n", v.name, v.kernel, v.ranks));
+    }
+    FamilyEntry {
+        name: topology.name.clone(),
+        file: file.to_owned(),
+        path: path.to_owned(),
+        descriptor,
+        hash: sha256::hex(all.as_bytes())[..16].into(),
+        variants: selection.variants,
+    }
+}
+
+/// One cache for all profiles of a target folder: `target/<profile>/build/<package>/out` lies four levels down.
+fn shared_cache(out: &Path) -> PathBuf {
+    out.ancestors().nth(4).unwrap_or(out).join("topoforge-cache")
+}
+
+/// How to get a toolkit, for messages.
+pub const NVCC_ADVICE: &str = "Run `cargo xtask setup` in a checkout of topoforge, or set TOPOFORGE_NVCC, NVCC, CUDA_HOME or CUDA_PATH, or put nvcc on PATH";
+
+/// Why a build stopped. Debug prints the message too, since that is what a build script's `main` shows.
+#[non_exhaustive]
+pub enum ForgeError {
+    /// A variable that cargo sets for build scripts is missing.
+    NotABuildScript(&'static str),
+    /// `require-cuda` without a toolkit.
+    NoNvcc,
+    /// A named toolkit is unusable, or the list of architectures is.
+    Toolkit(ToolkitError),
+    /// nvcc refused a text.
+    Compile(CompileError),
+    /// The host compiler did.
+    Host(host::HostError),
+    /// A file could not be read or written.
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// To which file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+impl ForgeError {
+    fn io(doing: &'static str, path: &Path, error: io::Error) -> Self {
+        Self::Io { doing, path: path.to_owned(), error }
+    }
+}
+
+impl fmt::Display for ForgeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotABuildScript(name) => write!(f, "{name} is not set: Forge::compile belongs into a build script"),
+            Self::NoNvcc => write!(f, "feature require-cuda is on and no nvcc was found. {NVCC_ADVICE}"),
+            Self::Toolkit(e) => e.fmt(f),
+            Self::Compile(e) => e.fmt(f),
+            Self::Host(e) => e.fmt(f),
+            Self::Io { doing, path, error } => write!(f, "{doing} {}: {error}", path.display()),
+        }
+    }
+}
+
+impl fmt::Debug for ForgeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for ForgeError {}

@@ -1,0 +1,172 @@
+//! The manifest: what a build made, written by `build.rs` and read by `families!`.
+//!
+//! RON on disk, next to the fatbins it names. It holds no machine's paths, so that equal builds give equal manifests.
+//! Start at [`Manifest`].
+
+use crate::lower::{KernelText, Partials, Protocol, RankPorts};
+use serde::{Deserialize, Serialize};
+use std::{fmt, fs, io, path::Path};
+
+/// The format that this version writes and reads.
+pub const FORMAT: u32 = 1;
+
+/// File name in `OUT_DIR`.
+pub const FILE: &str = "topoforge-manifest.ron";
+
+/// Everything that a `families!` expansion needs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// [`FORMAT`]; others are refused.
+    pub format: u32,
+    /// Version of topoforge that wrote it.
+    pub version: String,
+    /// Folder of the descriptors, relative to the crate.
+    pub topologies: String,
+    /// Whether kernels were compiled for the host executor.
+    pub host: bool,
+    /// Compute capabilities with machine code.
+    pub archs: Vec<u32>,
+    /// Compute capability of the PTX.
+    pub ptx: Option<u32>,
+    /// Wanted but not built, with the reason.
+    pub left_out: Vec<(u32, String)>,
+    /// `nvcc` versions that took part.
+    pub toolkits: Vec<String>,
+    /// Hash over all kernels and architectures.
+    pub kernel_set: String,
+    /// Sorted by hash.
+    pub kernels: Vec<KernelEntry>,
+    /// Sorted by name.
+    pub families: Vec<FamilyEntry>,
+    /// Descriptors that could not be read; `families!` turns each into a compile error.
+    pub faults: Vec<FaultEntry>,
+}
+
+/// A compiled kernel group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KernelEntry {
+    /// What it is.
+    pub kernel: KernelText,
+    /// Fatbins in `OUT_DIR`, one a toolkit.
+    pub images: Vec<String>,
+}
+
+/// Everything compiled for one descriptor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FamilyEntry {
+    /// The descriptor's name.
+    pub name: String,
+    /// Path of its file as a message should show it.
+    pub file: String,
+    /// Path of its file as `include_str!` needs it: absolute, or relative to the crate.
+    pub path: String,
+    /// Hash of its text, so that the macro notices a descriptor that changed after the build script ran.
+    pub descriptor: String,
+    /// Hash over descriptor and variants.
+    pub hash: String,
+    /// In shortlist order.
+    pub variants: Vec<VariantEntry>,
+}
+
+/// One variant of a family.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VariantEntry {
+    /// `schedule/protocol/partials`, `@host` where staged.
+    pub name: String,
+    /// Name of the schedule.
+    pub schedule: String,
+    /// How edges move bytes.
+    pub protocol: Protocol,
+    /// Slots in mapped host memory.
+    pub staged: bool,
+    /// Policies whose bits it gives.
+    pub partials: Vec<Partials>,
+    /// Hash of its kernel.
+    pub kernel: String,
+    /// Parts of the payload.
+    pub chunks: u32,
+    /// Stages of the schedule.
+    pub stages: u32,
+    /// 16-byte planes of a slot.
+    pub planes: u32,
+    /// One entry a rank.
+    pub ranks: Vec<RankPorts>,
+    /// Declared expressions.
+    pub expressions: Vec<String>,
+    /// Index into them for `rank * chunks + chunk`.
+    pub expression_of: Vec<u16>,
+    /// Upper bounds in bytes of the size classes that shortlisted it.
+    pub classes: Vec<u64>,
+}
+
+/// A fault of a descriptor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FaultEntry {
+    /// `file:line:column: message`.
+    pub text: String,
+}
+
+/// Why a manifest cannot be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ManifestError {
+    /// It is not there or not readable.
+    Io(io::Error),
+    /// It is not a manifest, or cut.
+    Syntax(String),
+    /// It is of another version.
+    Format(u32),
+}
+
+impl fmt::Display for ManifestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(e) => write!(f, "no build manifest ({e}): does build.rs call topoforge_codegen::Forge?"),
+            Self::Syntax(e) => write!(f, "the build manifest is damaged ({e}): rebuild"),
+            Self::Format(found) => write!(f, "the build manifest has format {found}, this version reads {FORMAT}: rebuild with matching versions"),
+        }
+    }
+}
+
+impl std::error::Error for ManifestError {}
+
+impl Manifest {
+    /// The text on disk.
+    ///
+    /// # Errors
+    /// The serialiser's, as text.
+    pub fn to_ron(&self) -> Result<String, String> {
+        ron::ser::to_string_pretty(self, ron::ser::PrettyConfig::default().depth_limit(5)).map_err(|e| e.to_string())
+    }
+
+    /// Reads a manifest.
+    ///
+    /// # Errors
+    /// See [`ManifestError`].
+    pub fn parse(text: &str) -> Result<Self, ManifestError> {
+        #[derive(Deserialize)]
+        #[serde(rename = "Manifest")]
+        struct Versioned {
+            format: u32,
+        }
+        // The version first: another version's fields would only give a confusing message.
+        let version: Versioned = ron::from_str(text).map_err(|e| ManifestError::Syntax(e.to_string()))?;
+        if version.format != FORMAT {
+            return Err(ManifestError::Format(version.format));
+        }
+        ron::from_str(text).map_err(|e| ManifestError::Syntax(e.to_string()))
+    }
+
+    /// Reads the manifest of an `OUT_DIR`.
+    ///
+    /// # Errors
+    /// See [`ManifestError`].
+    pub fn read(out_dir: &Path) -> Result<Self, ManifestError> {
+        Self::parse(&fs::read_to_string(out_dir.join(FILE)).map_err(ManifestError::Io)?)
+    }
+
+    /// The kernel of a hash.
+    pub fn kernel(&self, hash: &str) -> Option<&KernelEntry> {
+        self.kernels.iter().find(|k| k.kernel.hash == hash)
+    }
+}

@@ -1,0 +1,157 @@
+//! Chooses what a family compiles: the plan's shortlists, in the protocols that fit their size classes, within the
+//! kernel budget.
+//!
+//! It plans through the planner and lowers; it compiles nothing. Start at [`select`].
+
+use crate::headers;
+use crate::lower::{Lowered, Partials, Protocol, lower};
+use crate::manifest::VariantEntry;
+use std::collections::BTreeMap;
+use topoforge_planner::schedule::{EdgePolicy, Plan, PlanOptions, Schedule, Verified, Widths, plan};
+use topoforge_planner::topology::Topology;
+
+/// Distinct kernels a family may have.
+pub const MAX_KERNELS: usize = 40;
+
+/// Largest payload that is worth the packet protocol's doubled bytes.
+const PACKET_UP_TO: u64 = 128 << 10;
+/// Smallest class bound whose payloads may amortise the flag protocol's fence.
+const FLAG_FROM: u64 = 128 << 10;
+
+/// A family's variants and the kernels behind them, in shortlist order.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// What the registry lists.
+    pub variants: Vec<VariantEntry>,
+    /// Kernels by content hash.
+    pub kernels: BTreeMap<String, crate::lower::KernelText>,
+    /// Schedules that the verifier refused or that could not be lowered, with the reason; never silent.
+    pub dropped: Vec<String>,
+}
+
+/// Plans a topology with peer edges, or host-staged where it has none.
+pub fn policy(topology: &Topology) -> EdgePolicy {
+    if topology.is_peer_connected() { EdgePolicy::Peer } else { EdgePolicy::Host }
+}
+
+/// The planner's options for a partials policy.
+pub fn options(topology: &Topology, partials: Partials) -> PlanOptions {
+    let width = match partials {
+        Partials::F16 => 2,
+        Partials::F32 => 4,
+    };
+    PlanOptions { widths: Widths { element: 2, partials: width }, policy: policy(topology), ..PlanOptions::default() }
+}
+
+/// One candidate of the selection: where it stands on its shortlist decides what the budget drops.
+struct Wanted<'p> {
+    position: usize,
+    bound: u64,
+    schedule: &'p Verified<Schedule>,
+    protocol: Protocol,
+    partials: Partials,
+    baseline: bool,
+}
+
+/// Everything that a family compiles.
+pub fn select(topology: &Topology) -> Selection {
+    let plans: Vec<(Partials, Plan)> =
+        [Partials::F16, Partials::F32].into_iter().map(|p| (p, plan(topology, &options(topology, p)))).collect();
+    let mut wanted = Vec::new();
+    for (partials, plan) in &plans {
+        for class in &plan.classes {
+            let bound = class.spec.most_bytes;
+            for (baseline, list) in [(false, &class.shortlist), (true, &class.baseline)] {
+                for (position, ranked) in list.iter().enumerate() {
+                    for protocol in protocols(&ranked.schedule, bound) {
+                        let position = if baseline { 0 } else { position };
+                        wanted.push(Wanted { position, bound, schedule: &ranked.schedule, protocol, partials: *partials, baseline });
+                    }
+                }
+            }
+        }
+    }
+    // Best places first, so that the budget drops what every class ranks low; the sort is stable.
+    wanted.sort_by_key(|w| w.position);
+    let staged = policy(topology) == EdgePolicy::Host;
+    let mut selection = Selection::default();
+    let mut lowered: BTreeMap<(String, Protocol, Partials), Option<Lowered>> = BTreeMap::new();
+    for w in wanted {
+        let key = (w.schedule.name.clone(), w.protocol, w.partials);
+        let entry = lowered.entry(key).or_insert_with(|| {
+            lower(w.schedule, w.protocol, w.partials, &headers::digest(w.protocol.name()))
+                .map_err(|e| selection.dropped.push(e.to_string()))
+                .ok()
+        });
+        if let Some(lowered) = entry {
+            add(&mut selection, &w, lowered, staged);
+        }
+    }
+    // Baselines last, the rest in the order of the best place.
+    selection.variants.sort_by_key(|v| v.classes.is_empty());
+    selection
+}
+
+fn protocols(schedule: &Schedule, bound: u64) -> Vec<Protocol> {
+    [Protocol::Packet, Protocol::Flag, Protocol::Pull]
+        .into_iter()
+        .filter(|p| p.delivery() == schedule.delivery)
+        .filter(|p| match p {
+            Protocol::Packet => bound <= PACKET_UP_TO,
+            Protocol::Flag => bound >= FLAG_FROM,
+            Protocol::Pull => true,
+        })
+        .collect()
+}
+
+fn add(selection: &mut Selection, w: &Wanted<'_>, lowered: &Lowered, staged: bool) {
+    // A kernel that serves both policies is compiled once, from the f16 plan.
+    let partials = if lowered.serves_both_partials {
+        if w.partials == Partials::F32 && selection.variants.iter().any(|v| v.schedule == w.schedule.name && v.protocol == w.protocol) {
+            return mark(selection, w, Partials::F16);
+        }
+        vec![Partials::F16, Partials::F32]
+    } else {
+        vec![w.partials]
+    };
+    let suffix = if staged { "@host" } else { "" };
+    let policy = if partials.len() > 1 { "any" } else { w.partials.name() };
+    let name = format!("{}/{}/{policy}{suffix}", w.schedule.name, w.protocol.name());
+    if selection.variants.iter().any(|v| v.name == name) {
+        return mark(selection, w, w.partials);
+    }
+    let new = !selection.kernels.contains_key(&lowered.kernel.hash);
+    if new && selection.kernels.len() >= MAX_KERNELS {
+        selection.dropped.push(format!("{name}: over the budget of {MAX_KERNELS} kernels a family"));
+        return;
+    }
+    selection.kernels.entry(lowered.kernel.hash.clone()).or_insert_with(|| lowered.kernel.clone());
+    selection.variants.push(VariantEntry {
+        name,
+        schedule: w.schedule.name.clone(),
+        protocol: w.protocol,
+        staged,
+        partials,
+        kernel: lowered.kernel.hash.clone(),
+        chunks: w.schedule.chunks,
+        stages: w.schedule.stages.len() as u32,
+        planes: lowered.planes,
+        ranks: lowered.ranks.clone(),
+        expressions: lowered.expressions.clone(),
+        expression_of: lowered.expression_of.clone(),
+        classes: if w.baseline { Vec::new() } else { vec![w.bound] },
+    });
+}
+
+/// Notes another size class of a variant that is already listed.
+fn mark(selection: &mut Selection, w: &Wanted<'_>, partials: Partials) {
+    let listed = (selection.variants.iter_mut())
+        .find(|v| v.schedule == w.schedule.name && v.protocol == w.protocol && v.partials.contains(&partials));
+    if let Some(variant) = listed
+        && !w.baseline
+        && !variant.classes.contains(&w.bound)
+    {
+        variant.classes.push(w.bound);
+        variant.classes.sort_unstable();
+    }
+}

@@ -1,0 +1,94 @@
+//! Resolves a family's name at compile time.
+//!
+//! Topoforge's own names are those of its `topologies/` folder, which lies beside this crate; a caller's own set is
+//! looked up in the caller's manifest. Start at [`family`].
+
+use crate::expand;
+use proc_macro2::TokenStream;
+use quote::{quote, quote_spanned};
+use std::path::Path;
+use syn::parse::{Parse, ParseStream};
+use syn::{Ident, LitStr, Token};
+
+/// `name` or `SET, name`.
+pub(crate) struct Query {
+    set: Option<syn::Path>,
+    name: Ident,
+}
+
+impl Parse for Query {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let first = syn::Path::parse_mod_style(input)?;
+        if input.peek(Token![,]) {
+            input.parse::<Token![,]>()?;
+            return Ok(Self { set: Some(first), name: input.parse()? });
+        }
+        let name = first.get_ident().cloned().ok_or_else(|| syn::Error::new_spanned(&first, "expected a family's name, e.g. nvlink_pair"))?;
+        Ok(Self { set: None, name })
+    }
+}
+
+pub(crate) fn family(query: &Query) -> TokenStream {
+    let name = query.name.to_string().replace('_', "-");
+    let known = match &query.set {
+        None => own_names(),
+        Some(_) => expand::manifest().map(|m| m.families.into_iter().map(|f| f.name).collect()).unwrap_or_default(),
+    };
+    if !known.contains(&name) {
+        let near = nearest(&name, &known);
+        let hint = if near.is_empty() { format!("known: {}", known.join(", ")) } else { format!("did you mean {}?", near.join(" or ")) };
+        let text = LitStr::new(&format!("no family `{name}`: {hint}"), query.name.span());
+        return quote_spanned!(query.name.span() => ::core::compile_error!(#text));
+    }
+    let set = match &query.set {
+        Some(path) => quote!(#path),
+        None => quote!(::topoforge::BUILTIN),
+    };
+    quote!(::topoforge::registry::named(#set, #name))
+}
+
+fn own_names() -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../topologies");
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries
+        .filter(|e| e.path().extension().is_some_and(|x| x == "ron"))
+        .filter_map(|e| e.path().file_stem().map(|s| s.to_string_lossy().into_owned()))
+        .collect();
+    names.sort();
+    names
+}
+
+/// At most three names within a third of the asked name's length.
+fn nearest(name: &str, known: &[String]) -> Vec<String> {
+    let mut near: Vec<(usize, &String)> = known.iter().map(|k| (distance(name, k), k)).filter(|(d, _)| *d <= name.len().div_ceil(3)).collect();
+    near.sort();
+    near.into_iter().take(3).map(|(_, k)| format!("`{}`", k.replace('-', "_"))).collect()
+}
+
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let next = (diagonal + usize::from(x != *y)).min(row[j] + 1).min(row[j + 1] + 1);
+            diagonal = row[j + 1];
+            row[j + 1] = next;
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_names_are_offered_in_order_of_distance() {
+        let known = ["nvlink-pair", "nvlink-quad", "pix-pair"].map(String::from);
+        assert_eq!(nearest("nvlink-pare", &known), ["`nvlink_pair`"]);
+        assert_eq!(nearest("pix-pear", &known)[0], "`pix_pair`");
+        assert!(nearest("cube", &known).is_empty());
+    }
+}

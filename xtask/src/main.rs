@@ -1,1 +1,62 @@
-fn main() {}
+//! `cargo xtask`: from a fresh clone to a running demonstration, and everything a change has to pass.
+//!
+//! The tasks call cargo, the machine's package tools and the built binary, and say what they run and how long it took.
+//! Nothing here is linked into topoforge, and nothing here opens a CUDA library. Start at [`main`].
+
+mod checks;
+mod demo;
+mod failure;
+mod setup;
+mod steps;
+
+use std::process::ExitCode;
+
+use failure::Failure;
+
+const HELP: &str = "\
+cargo xtask <task>
+
+  setup         find nvcc, or fetch the CUDA compiler into .toolkit (no root, nothing installed)
+    --cuda11      fetch the distribution's CUDA 11 or 12 (for sm_70) even if another nvcc is found
+    --cuda13      fetch CUDA 13 as well (sm_100 to sm_121)
+  demo          set up, build, prove every family and tune one; without a GPU on the host executor
+  test          set up, then format, lints, documentation and all tests
+  check-more    test, then with both toolkits, the long tests, and a build without nvcc
+  help          this text
+
+Environment read by set-up and by every build:
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let result = match args.as_slice() {
+        [] | ["help" | "--help" | "-h", ..] => {
+            help();
+            Ok(())
+        }
+        ["setup", flags @ ..] => setup::Wish::parse(flags).and_then(|wish| {
+            let ready = setup::run(wish)?;
+            ready.print();
+            Ok(())
+        }),
+        ["demo"] => demo::run(),
+        ["test"] => checks::test(),
+        ["check-more"] => checks::more(),
+        other => Err(Failure::new(format!("no task `{}`", other.join(" "))).todo("`cargo xtask help` lists the tasks")),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("xtask: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn help() {
+    print!("{HELP}");
+    for var in topoforge_codegen::env::ALL {
+        println!("  {:<22} {}", var.name, var.meaning);
+    }
+}

@@ -1,0 +1,69 @@
+//! What a change has to pass. Cheap checks come first, and the test runner's summary comes last.
+
+use std::ffi::OsString;
+
+use crate::failure::Done;
+use crate::setup::{self, Ready, Wish};
+use crate::steps::{Steps, cargo};
+
+/// Set-up, format, lints, documentation, tests.
+pub fn test() -> Done {
+    let nextest = has_nextest();
+    let mut steps = Steps::new(if nextest { 6 } else { 5 }).leaving_last_word();
+    let ready = steps.step("set up the CUDA compiler", || setup::run(Wish::default()))?;
+    lints(&mut steps, &ready)?;
+    tests(&mut steps, &ready, nextest, &[])
+}
+
+/// The same with both toolkits at once, the long tests, and a build that must do without nvcc.
+pub fn more() -> Done {
+    let mut steps = Steps::new(6).leaving_last_word();
+    let wish = Wish {
+        distribution: true,
+        cuda13: true,
+    };
+    let ready = steps.step("set up both CUDA compilers", || setup::run(wish))?;
+    let mut without = cargo(&["check", "--workspace", "--all-targets"]);
+    without.env("TOPOFORGE_NVCC", "none");
+    steps.command(without)?;
+    lints(&mut steps, &ready)?;
+    // Tests by plain cargo: nextest spells the choice of ignored tests differently.
+    tests(&mut steps, &ready, false, &["--", "--include-ignored"])
+}
+
+fn lints(steps: &mut Steps, ready: &Ready) -> Done {
+    steps.command(cargo(&["fmt", "--all", "--check"]))?;
+    let mut clippy = cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]);
+    ready.hand_to(&mut clippy);
+    steps.command(clippy)?;
+    let mut doc = cargo(&["doc", "--no-deps", "--workspace"]);
+    ready.hand_to(&mut doc);
+    let mut flags = std::env::var_os("RUSTDOCFLAGS").unwrap_or_default();
+    flags.push(OsString::from(" -Dwarnings"));
+    doc.env("RUSTDOCFLAGS", flags);
+    steps.command(doc)
+}
+
+fn tests(steps: &mut Steps, ready: &Ready, nextest: bool, more: &[&str]) -> Done {
+    let mut parts = vec![vec!["test", "--workspace", "--no-fail-fast"]];
+    if nextest {
+        // nextest runs no documentation tests.
+        parts = vec![
+            vec!["test", "--workspace", "--doc", "--no-fail-fast"],
+            vec!["nextest", "run", "--workspace", "--no-fail-fast"],
+        ];
+    }
+    for mut args in parts {
+        args.extend(more);
+        let mut command = cargo(&args);
+        ready.hand_to(&mut command);
+        steps.command(command)?;
+    }
+    Ok(())
+}
+
+fn has_nextest() -> bool {
+    cargo(&["nextest", "--version"])
+        .output()
+        .is_ok_and(|output| output.status.success())
+}

@@ -1,0 +1,113 @@
+//! From nothing to a proven and timed collective, on whatever the machine has.
+//!
+//! Whether there is a usable GPU is asked of the built binary: it opens the driver as it will when it serves, and this
+//! task opens none.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::failure::{Done, Failure};
+use crate::setup::{self, Ready, Wish};
+use crate::steps::{Steps, capture, cargo, workspace};
+
+/// Sets up, builds the release binary, lists the families, proves all, tunes one.
+pub fn run() -> Done {
+    let mut steps = Steps::new(6).leaving_last_word();
+    let ready = steps.step("set up the CUDA compiler", || setup::run(Wish::default()))?;
+    let binary = steps.step("cargo build --release --bin topoforge", || build(&ready))?;
+    let device = steps.step("ask for the best device: topoforge devices --json", || {
+        let answer = capture(topoforge(&binary).args(["devices", "--json"]), true)?;
+        let best = best_device(&answer)
+            .ok_or_else(|| Failure::new("`topoforge devices --json` names no \"best\" device").tried(answer))?;
+        eprintln!("    device: {best}");
+        Ok(best)
+    })?;
+    let mut families = topoforge(&binary);
+    families.arg("families");
+    steps.command(families)?;
+    let mut qualify = topoforge(&binary);
+    qualify.args(["qualify", "--family", "all", "--device", &device]);
+    steps.command(qualify)?;
+    let mut tune = topoforge(&binary);
+    tune.args(["tune", "--family", "nvlink-pair", "--device", &device]);
+    steps.command(tune)
+}
+
+fn topoforge(binary: &PathBuf) -> Command {
+    let mut command = Command::new(binary);
+    command.current_dir(workspace());
+    command
+}
+
+/// Builds, and takes the binary's place from cargo's own messages: the target folder may be anywhere.
+fn build(ready: &Ready) -> Done<PathBuf> {
+    let mut command = cargo(&[
+        "build",
+        "--release",
+        "--package",
+        "topoforge",
+        "--bin",
+        "topoforge",
+        "--message-format",
+        "json-render-diagnostics",
+    ]);
+    ready.hand_to(&mut command);
+    let messages = capture(&mut command, true)?;
+    messages
+        .lines()
+        .filter_map(|line| text_of(line, "executable"))
+        .next_back()
+        .map(PathBuf::from)
+        .ok_or_else(|| Failure::new("cargo built no binary `topoforge`"))
+}
+
+fn best_device(answer: &str) -> Option<String> {
+    text_of(answer, "best")
+}
+
+/// The text value of `"key"` in a JSON document in which that key stands once. Numbers and null give `None`.
+fn text_of(json: &str, key: &str) -> Option<String> {
+    let after = json.split_once(&format!("\"{key}\""))?.1;
+    let value = after.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?;
+    let mut text = String::new();
+    let mut chars = value.chars();
+    loop {
+        match chars.next()? {
+            '"' => return Some(text),
+            '\\' => text.push(chars.next()?),
+            other => text.push(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_device_is_read_from_either_layout() {
+        assert_eq!(
+            best_device(r#"{"format":1,"best":"cuda:0,1","devices":[]}"#).as_deref(),
+            Some("cuda:0,1")
+        );
+        assert_eq!(
+            best_device("{\n  \"format\": 1,\n  \"best\": \"host\"\n}").as_deref(),
+            Some("host")
+        );
+    }
+
+    #[test]
+    fn an_answer_without_it_is_none() {
+        assert_eq!(best_device(r#"{"format":1}"#), None);
+        assert_eq!(best_device(r#"{"best":null}"#), None);
+        assert_eq!(best_device(r#"{"best":"cu"#), None);
+    }
+
+    #[test]
+    fn the_binary_is_found_in_cargos_messages() {
+        let line = r#"{"reason":"compiler-artifact","filenames":["/t/topoforge"],"executable":"/t/release/topoforge","fresh":true}"#;
+        assert_eq!(text_of(line, "executable").as_deref(), Some("/t/release/topoforge"));
+        let library = r#"{"reason":"compiler-artifact","executable":null,"fresh":true}"#;
+        assert_eq!(text_of(library, "executable"), None);
+    }
+}

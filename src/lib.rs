@@ -5,9 +5,12 @@ extern crate self as topoforge;
 
 mod builtin;
 pub mod device;
+pub mod driver;
+pub mod probe;
 pub mod qualify;
 pub mod registry;
 pub mod routes;
+pub mod tools;
 pub mod tune;
 
 pub use builtin::BUILTIN;

@@ -11,7 +11,7 @@ use super::mix::mix_buffer;
 use super::plan::QualifyPlan;
 use super::reference::{Reference, same};
 use super::refusal::{Reason, Refusal};
-use crate::device::{Chain, Comparator, DeviceError, Executor, Fault, Mode, Outputs, Preparation};
+use crate::device::{Chain, DeviceError, Executor, Fault, Mode, Outputs, Preparation, Prepared};
 use crate::registry::Variant;
 
 /// What was run without finding a fault.
@@ -69,13 +69,13 @@ pub(crate) fn qualify_with(
 #[derive(Clone, Copy)]
 pub(crate) enum Subject {
     Variant(&'static Variant, Option<Fault>),
-    Comparator(Comparator, &'static str),
+    Comparator(Prepared, &'static str),
 }
 
 /// Judges all outputs of one chain.
 pub(crate) type Judge<'a> = dyn FnMut(&Case, Vec<Vec<u8>>, &Outputs) -> Result<(), Reason> + 'a;
 
-/// Prepares once a thread count, runs that group's chains one after the other, judges each, releases.
+/// Prepares a variant once a thread count, runs that group's chains one after the other, judges each, releases.
 pub(crate) fn drive(
     exec: &mut dyn Executor,
     subject: Subject,
@@ -100,17 +100,11 @@ pub(crate) fn drive(
     for threads in groups {
         let passed = tally.chains;
         let prepared = match subject {
-            Subject::Variant(variant, fault) => exec.prepare(
-                variant,
-                &Preparation {
-                    max_bytes: plan.max_bytes(),
-                    threads,
-                    fault,
-                },
-            ),
-            Subject::Comparator(comparator, _) => exec.prepare_comparator(comparator, plan.max_bytes()),
+            Subject::Variant(variant, fault) => exec
+                .prepare(variant, &Preparation { max_bytes: plan.max_bytes(), threads, fault })
+                .map_err(|e| refuse(passed, Reason::Device(e)))?,
+            Subject::Comparator(prepared, _) => prepared,
         };
-        let prepared = prepared.map_err(|e| refuse(passed, Reason::Device(e)))?;
         let result = (|| {
             let (max_blocks, in_place) = match subject {
                 Subject::Variant(v, _) => (
@@ -143,7 +137,9 @@ pub(crate) fn drive(
             }
             Ok(())
         })();
-        exec.release(prepared);
+        if let Subject::Variant(..) = subject {
+            exec.release(prepared);
+        }
         result.map_err(|reason| refuse(tally.chains, reason))?;
     }
     if tally.chains == 0 {

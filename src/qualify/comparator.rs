@@ -9,7 +9,7 @@ use super::check::{Proof, Subject, drive, next_inputs};
 use super::plan::QualifyPlan;
 use super::reference::same;
 use super::refusal::{Reason, Refusal};
-use crate::device::{Comparator, Executor, Outputs};
+use crate::device::{Comparator, Executor, Outputs, Prepared};
 use crate::registry::Partials;
 
 /// The name of a comparator in reports.
@@ -29,14 +29,31 @@ pub fn qualify_comparator(
     comparator: Comparator,
     plan: &QualifyPlan,
 ) -> Result<Proof, Refusal> {
+    let prepared = exec.prepare_comparator(comparator, plan.max_bytes()).map_err(|error| Refusal {
+        variant: name(comparator).to_owned(),
+        passed: 0,
+        reason: Reason::Device(error),
+    })?;
+    let result = qualify_prepared(exec, comparator, prepared, plan);
+    exec.release(prepared);
+    result
+}
+
+/// As [`qualify_comparator`] for one that is prepared for the plan's largest payload already, and stays so.
+///
+/// # Errors
+/// As [`qualify_comparator`].
+pub fn qualify_prepared(
+    exec: &mut dyn Executor,
+    comparator: Comparator,
+    prepared: Prepared,
+    plan: &QualifyPlan,
+) -> Result<Proof, Refusal> {
     let Comparator::Nccl(partials) = comparator;
     let bound = ErrorBound::new(exec.ranks(), partials);
-    drive(
-        exec,
-        Subject::Comparator(comparator, name(comparator)),
-        plan,
-        &mut |case, inputs, outputs| judge(&bound, case, inputs, outputs),
-    )
+    drive(exec, Subject::Comparator(prepared, name(comparator)), plan, &mut |case, inputs, outputs| {
+        judge(&bound, case, inputs, outputs)
+    })
 }
 
 fn judge(bound: &ErrorBound, case: &Case, mut inputs: Vec<Vec<u8>>, outputs: &Outputs) -> Result<(), Reason> {

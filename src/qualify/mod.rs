@@ -7,7 +7,7 @@
 pub mod bound;
 mod case;
 pub mod check;
-mod comparator;
+pub mod comparator;
 pub mod controls;
 pub mod mix;
 pub mod patterns;

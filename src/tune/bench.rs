@@ -1,0 +1,100 @@
+//! The measurement of tuning over a size sweep, without choosing: one column a variant.
+//!
+//! Start at [`bench()`].
+
+use super::options::{Progress, TuneError, TuneOptions};
+use super::pool::{Entry, Pool, Who};
+use super::report::LeftOut;
+use crate::device::{DeviceInfo, Executor, Geometry, Sampling};
+use crate::registry::{Family, Partials};
+
+/// A finished sweep.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BenchReport {
+    /// The family's name.
+    pub family: String,
+    /// What it ran on.
+    pub device: DeviceInfo,
+    /// The times mean nothing.
+    pub emulation: bool,
+    /// In which type sums are rounded.
+    pub partials: Partials,
+    /// How the figures were sampled.
+    pub sampling: Sampling,
+    /// Names of variants, then of comparators.
+    pub columns: Vec<String>,
+    /// One a payload, ascending.
+    pub rows: Vec<BenchRow>,
+    /// Variants and comparators that took no part, with the reason.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// Figures of one payload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BenchRow {
+    /// Payload a rank.
+    pub bytes: u64,
+    /// One a column; none where it could not be timed.
+    pub figures: Vec<Option<Figure>>,
+}
+
+/// One figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figure {
+    /// Median, microseconds a call.
+    pub us: f64,
+    /// The variant's best geometry; none for a comparator that has its own.
+    pub geometry: Option<Geometry>,
+}
+
+/// Times every proven variant and the comparators at every payload of `options`. `max_candidates` and `finalists` do
+/// not apply.
+///
+/// # Errors
+/// As [`super::tune`].
+pub fn bench(
+    exec: &mut dyn Executor,
+    family: &'static Family,
+    options: &TuneOptions,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<BenchReport, TuneError> {
+    let device = exec.device().clone();
+    let mut pool = Pool::open(exec, family, options, progress)?;
+    let mut who: Vec<Who> = (0..pool.variants.len()).map(Who::Variant).collect();
+    who.extend(pool.nccl_entry().map(|e| e.who));
+    let columns = who.iter().map(|w| pool.name(*w).to_owned()).collect();
+    let of = options.payloads.bytes().len();
+    let mut rows = Vec::new();
+    for (done, &bytes) in options.payloads.bytes().iter().enumerate() {
+        let mut entries: Vec<Entry> = Vec::new();
+        for index in 0..pool.variants.len() {
+            entries.extend(pool.entries(index, bytes, progress));
+        }
+        progress(Progress::Timing { bytes, candidates: entries.len(), done, of });
+        let coarse = pool.time(&entries, bytes, &options.coarse, progress)?;
+        let mut best: Vec<Entry> = who.iter().filter_map(|w| fastest(*w, &entries, &coarse)).collect();
+        best.extend(pool.nccl_entry());
+        let medians = pool.time(&best, bytes, &options.sampling, progress)?;
+        let figure = |w: &Who| {
+            let at = best.iter().position(|e| e.who == *w)?;
+            let geometry = matches!(w, Who::Variant(_)).then_some(best[at].geometry);
+            medians.get(at).copied().flatten().map(|us| Figure { us, geometry })
+        };
+        rows.push(BenchRow { bytes, figures: who.iter().map(figure).collect() });
+    }
+    Ok(BenchReport {
+        family: family.name.to_owned(),
+        emulation: !device.timed,
+        device,
+        partials: options.partials,
+        sampling: options.sampling,
+        columns,
+        rows,
+        left_out: std::mem::take(&mut pool.left_out),
+    })
+}
+
+fn fastest(who: Who, entries: &[Entry], coarse: &[Option<f64>]) -> Option<Entry> {
+    let mine = entries.iter().zip(coarse).filter(|(e, _)| e.who == who);
+    mine.filter_map(|(e, us)| us.map(|us| (*e, us))).min_by(|a, b| a.1.total_cmp(&b.1)).map(|(e, _)| e)
+}

@@ -1,0 +1,36 @@
+//! Which geometries are tried for a variant and payload.
+//!
+//! One thread a column is the shape that kernels are made for; more threads than columns would idle, fewer take turns.
+//! It measures nothing. Start at [`candidates`].
+
+use crate::device::Geometry;
+use crate::device::abi::PULL_MAX_BLOCKS;
+use crate::registry::{Protocol, Variant};
+
+/// Threads of a block that are tried, ascending.
+pub const THREADS: [u32; 5] = [32, 64, 128, 256, 512];
+
+/// The one geometry of `threads` threads for a payload: one column a thread, up to `max_blocks` blocks.
+pub fn for_threads(variant: &Variant, bytes: u64, threads: u32, max_blocks: u32) -> Geometry {
+    let most = match variant.protocol {
+        Protocol::Pull => max_blocks.min(PULL_MAX_BLOCKS),
+        Protocol::Packet | Protocol::Flag => max_blocks,
+    };
+    let wanted = variant.columns(bytes).div_ceil(u64::from(threads.max(1))).max(1);
+    Geometry { blocks: u32::try_from(wanted).unwrap_or(u32::MAX).min(most.max(1)), threads }
+}
+
+/// Thread counts worth trying for a payload: none of more than twice the columns, except the smallest.
+pub fn threads(variant: &Variant, bytes: u64) -> Vec<u32> {
+    let columns = variant.columns(bytes);
+    let (smallest, rest) = (THREADS[0], &THREADS[1..]);
+    let mut list = vec![smallest];
+    list.extend(rest.iter().copied().filter(|t| u64::from(*t) < 2 * columns));
+    list
+}
+
+/// Geometries for a payload, `max_blocks` being what the device holds of a thread count.
+pub fn candidates(variant: &Variant, bytes: u64, mut max_blocks: impl FnMut(u32) -> u32) -> Vec<Geometry> {
+    let held = threads(variant, bytes).into_iter().map(|t| (t, max_blocks(t)));
+    held.filter(|(_, most)| *most > 0).map(|(t, most)| for_threads(variant, bytes, t, most)).collect()
+}

@@ -1,0 +1,218 @@
+//! Proven variants and comparators of one measurement, prepared on demand and released at the end.
+//!
+//! Nothing gets in unproven. It times what it is told and chooses nothing. Start at [`Pool::open`].
+
+use super::geometry;
+use super::options::{Compare, Progress, TuneError, TuneOptions};
+use super::report::LeftOut;
+use super::select::median;
+use crate::device::{Comparator, DeviceError, Executor, Geometry, Preparation, Prepared, Sampling, Timed};
+use crate::qualify::comparator::{name, qualify_prepared};
+use crate::qualify::{Reason, qualify};
+use crate::registry::{Family, Protocol, Variant};
+use std::collections::BTreeMap;
+
+pub(super) type Listener<'a> = &'a mut dyn FnMut(Progress);
+
+/// Something that can be timed at one payload.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub who: Who,
+    pub geometry: Geometry,
+    prepared: Prepared,
+}
+
+/// Whose figure an entry is. Indices are into [`Pool::variants`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Who {
+    Variant(usize),
+    Nccl,
+}
+
+pub(super) struct Pool<'e> {
+    pub exec: &'e mut dyn Executor,
+    /// Proven ones only, in the family's order.
+    pub variants: Vec<&'static Variant>,
+    pub left_out: Vec<LeftOut>,
+    max_bytes: u64,
+    prepared: BTreeMap<(usize, u32), (Prepared, u32)>,
+    nccl: Option<(Comparator, Prepared)>,
+}
+
+impl Drop for Pool<'_> {
+    fn drop(&mut self) {
+        for (prepared, _) in self.prepared.values() {
+            self.exec.release(*prepared);
+        }
+        if let Some((_, prepared)) = self.nccl {
+            self.exec.release(prepared);
+        }
+    }
+}
+
+impl<'e> Pool<'e> {
+    /// Proves the family's variants of this policy, and the comparator where it was asked for and is to be had.
+    pub fn open(
+        exec: &'e mut dyn Executor,
+        family: &'static Family,
+        options: &TuneOptions,
+        progress: Listener<'_>,
+    ) -> Result<Self, TuneError> {
+        let fits = |v: &&'static Variant| v.partials.contains(&options.partials) && v.memory == options.memory;
+        let wanted: Vec<&'static Variant> = family.variants.iter().filter(fits).collect();
+        let Some(ranks) = wanted.first().map(|v| v.ranks.len()) else {
+            let (partials, memory) = (options.partials, options.memory);
+            return Err(TuneError::NoVariants { family: family.name.to_owned(), partials, memory });
+        };
+        if ranks != exec.ranks() {
+            let (name, here) = (family.name, exec.ranks());
+            let reason = format!("family {name} is for {ranks} ranks, this device has {here}: give it {ranks}");
+            return Err(TuneError::Misuse { reason });
+        }
+        let max_bytes = options.payloads.max().max(options.qualify.max_bytes());
+        let mut pool =
+            Self { exec, variants: Vec::new(), left_out: Vec::new(), max_bytes, prepared: BTreeMap::new(), nccl: None };
+        // The comparator first: warmed up before anything of ours spins.
+        if options.comparators.contains(&Compare::Nccl) {
+            pool.open_nccl(options, progress);
+        }
+        let of = wanted.len();
+        let mut device = None;
+        for (done, variant) in wanted.into_iter().enumerate() {
+            progress(Progress::Qualifying { variant: variant.name.to_owned(), done, of });
+            match qualify(pool.exec, variant, &options.qualify) {
+                Ok(_) => pool.variants.push(variant),
+                Err(refusal) => {
+                    if let Reason::Device(error @ DeviceError::Driver { .. }) = &refusal.reason {
+                        device.get_or_insert(error.clone());
+                    }
+                    pool.leave_out(variant.name, &refusal.reason, progress);
+                }
+            }
+        }
+        match device {
+            Some(error) if pool.variants.is_empty() => Err(TuneError::Device(error)),
+            _ => Ok(pool),
+        }
+    }
+
+    fn open_nccl(&mut self, options: &TuneOptions, progress: Listener<'_>) {
+        let comparator = Comparator::Nccl(options.partials);
+        match self.exec.prepare_comparator(comparator, self.max_bytes) {
+            Err(error) => self.leave_out(name(comparator), &error, progress),
+            Ok(prepared) => match qualify_prepared(self.exec, comparator, prepared, &options.qualify) {
+                Ok(_) => self.nccl = Some((comparator, prepared)),
+                Err(refusal) => {
+                    self.exec.release(prepared);
+                    self.leave_out(name(comparator), &refusal.reason, progress);
+                }
+            },
+        }
+    }
+
+    pub fn leave_out(&mut self, name: &str, reason: &dyn ToString, progress: Listener<'_>) {
+        let left_out = LeftOut { name: name.to_owned(), reason: reason.to_string() };
+        progress(Progress::LeftOut(left_out.clone()));
+        self.left_out.push(left_out);
+    }
+
+    pub fn name(&self, who: Who) -> &'static str {
+        match (who, self.nccl) {
+            (Who::Variant(index), _) => self.variants.get(index).map_or("", |v| v.name),
+            (Who::Nccl, Some((comparator, _))) => name(comparator),
+            (Who::Nccl, None) => "nccl",
+        }
+    }
+
+    pub fn is_pull(&self, index: usize) -> bool {
+        self.variants.get(index).is_some_and(|v| v.protocol == Protocol::Pull)
+    }
+
+    /// The size class that serves a payload: the smallest that holds it, or else the largest.
+    pub fn class(&self, bytes: u64) -> Option<u64> {
+        let classes = || self.variants.iter().flat_map(|v| v.classes).copied();
+        classes().filter(|c| *c >= bytes).min().or_else(|| classes().max())
+    }
+
+    /// A variant in every geometry worth trying. A geometry that cannot be prepared is left out, said aloud.
+    pub fn entries(&mut self, index: usize, bytes: u64, progress: Listener<'_>) -> Vec<Entry> {
+        let variant = self.variants[index];
+        let mut entries = Vec::new();
+        for threads in geometry::threads(variant, bytes) {
+            match self.prepare(index, threads) {
+                Ok((prepared, max_blocks)) if max_blocks > 0 => {
+                    let geometry = geometry::for_threads(variant, bytes, threads, max_blocks);
+                    entries.push(Entry { who: Who::Variant(index), geometry, prepared });
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    self.leave_out(&format!("{} with {threads} threads", variant.name), &error, progress);
+                }
+            }
+        }
+        entries
+    }
+
+    fn prepare(&mut self, index: usize, threads: u32) -> Result<(Prepared, u32), DeviceError> {
+        if let Some(known) = self.prepared.get(&(index, threads)) {
+            return Ok(*known);
+        }
+        let preparation = Preparation { max_bytes: self.max_bytes, threads, fault: None };
+        let prepared = self.exec.prepare(self.variants[index], &preparation)?;
+        let max_blocks = self.exec.max_blocks(prepared, threads).inspect_err(|_| self.exec.release(prepared))?;
+        self.prepared.insert((index, threads), (prepared, max_blocks));
+        Ok((prepared, max_blocks))
+    }
+
+    /// The comparator's entry, where there is one.
+    pub fn nccl_entry(&self) -> Option<Entry> {
+        let geometry = Geometry { blocks: 1, threads: 32 };
+        self.nccl.map(|(_, prepared)| Entry { who: Who::Nccl, geometry, prepared })
+    }
+
+    /// Medians of all entries, interleaved. None for one that failed: that is left out from now on.
+    pub fn time(
+        &mut self,
+        entries: &[Entry],
+        bytes: u64,
+        sampling: &Sampling,
+        progress: Listener<'_>,
+    ) -> Result<Vec<Option<f64>>, TuneError> {
+        let timed = |e: &Entry| Timed { collective: e.prepared, geometry: e.geometry, bytes };
+        let all: Vec<Timed> = entries.iter().map(timed).collect();
+        if all.is_empty() {
+            return Ok(Vec::new());
+        }
+        if let Ok(samples) = self.exec.time(&all, sampling) {
+            return Ok((0..all.len()).map(|i| samples.get(i).and_then(|s| median(s))).collect());
+        }
+        // One of them failed and the error does not say which: each alone.
+        let mut medians = Vec::new();
+        let mut last = None;
+        for entry in entries {
+            match self.exec.time(&[timed(entry)], sampling) {
+                Ok(samples) => medians.push(samples.first().and_then(|s| median(s))),
+                Err(error) => {
+                    let who = format!("{} at {}", self.name(entry.who), entry.geometry);
+                    self.leave_out(&who, &error, progress);
+                    self.forget(entry);
+                    last = Some(error);
+                    medians.push(None);
+                }
+            }
+        }
+        match last {
+            Some(error) if medians.iter().all(Option::is_none) => Err(TuneError::Device(error)),
+            _ => Ok(medians),
+        }
+    }
+
+    /// Releases what died, so that it is prepared anew when it is needed again.
+    fn forget(&mut self, entry: &Entry) {
+        self.exec.release(entry.prepared);
+        self.prepared.retain(|_, (prepared, _)| *prepared != entry.prepared);
+        if self.nccl.is_some_and(|(_, prepared)| prepared == entry.prepared) {
+            self.nccl = None;
+        }
+    }
+}

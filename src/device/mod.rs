@@ -5,6 +5,7 @@
 //! Start at [`Executor`].
 
 pub mod abi;
+pub mod cuda;
 #[cfg(feature = "host-executor")]
 pub mod host;
 
@@ -149,7 +150,11 @@ pub struct Sampling {
 
 impl Default for Sampling {
     fn default() -> Self {
-        Self { calls: 128, warmups: 3, samples: 9 }
+        Self {
+            calls: 128,
+            warmups: 3,
+            samples: 9,
+        }
     }
 }
 
@@ -240,11 +245,27 @@ pub enum DeviceError {
 impl fmt::Display for DeviceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Timeout { rank, peer: Some(peer), stage, column } => {
-                write!(f, "rank {rank} waited past the deadline for rank {peer} (stage {stage}, column {column})")
+            Self::Timeout {
+                rank,
+                peer: Some(peer),
+                stage,
+                column,
+            } => {
+                write!(
+                    f,
+                    "rank {rank} waited past the deadline for rank {peer} (stage {stage}, column {column})"
+                )
             }
-            Self::Timeout { rank, peer: None, stage, column } => {
-                write!(f, "rank {rank} waited past the deadline (stage {stage}, column {column})")
+            Self::Timeout {
+                rank,
+                peer: None,
+                stage,
+                column,
+            } => {
+                write!(
+                    f,
+                    "rank {rank} waited past the deadline (stage {stage}, column {column})"
+                )
             }
             Self::Poisoned => f.write_str("the collective died in an earlier call: build it anew"),
             Self::Driver { call, code, hint } if hint.is_empty() => write!(f, "{call} failed with code {code}"),

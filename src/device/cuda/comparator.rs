@@ -1,0 +1,90 @@
+//! NCCL's all-reduce in the place of a collective.
+//!
+//! With f32 partials NCCL gets f32 tensors and both conversions belong to the call, since a caller would pay for them.
+//! Warmed before anything is captured or spins. Start at [`NcclAllReduce`].
+
+use super::machine::Machine;
+use crate::device::DeviceError;
+use crate::driver::memory::DeviceBuffer;
+use crate::driver::nccl::{Communicators, NcclType};
+use crate::driver::stream::Stream;
+use crate::registry::Partials;
+use std::time::Duration;
+
+/// NCCL on every rank's stream.
+pub(super) struct NcclAllReduce {
+    /// One f32 tensor a rank; empty with f16 partials.
+    wide: Vec<DeviceBuffer>,
+}
+
+/// NCCL connects each algorithm at its first use: one payload out of each range.
+const WARM_BYTES: [u64; 5] = [256, 4 << 10, 64 << 10, 1 << 20, 16 << 20];
+
+impl NcclAllReduce {
+    pub fn new(machine: &mut Machine, partials: Partials, max_bytes: u64) -> Result<Self, DeviceError> {
+        if max_bytes == 0 {
+            return Err(DeviceError::Misuse {
+                reason: "prepare for a payload of at least 2 bytes".to_owned(),
+            });
+        }
+        if machine.nccl.is_none() {
+            let ordinals: Vec<usize> = machine
+                .ranks
+                .iter()
+                .map(|r| machine.gpus[r.gpu].context.device().ordinal())
+                .collect();
+            machine.nccl = Some(Communicators::new(&ordinals)?);
+        }
+        let wide = match partials {
+            Partials::F16 => Vec::new(),
+            Partials::F32 => (0..machine.ranks.len())
+                .map(|r| DeviceBuffer::new(machine.context(r), 2 * max_bytes))
+                .collect::<Result<_, _>>()?,
+        };
+        let nccl = Self { wide };
+        nccl.warm(machine, max_bytes)?;
+        Ok(nccl)
+    }
+
+    fn warm(&self, machine: &mut Machine, max_bytes: u64) -> Result<(), DeviceError> {
+        machine.reserve(max_bytes, max_bytes)?;
+        let buffers: Vec<_> = machine
+            .ranks
+            .iter()
+            .map(|r| (r.input.address(), r.output.address()))
+            .collect();
+        for rank in &machine.ranks {
+            rank.stream.fill(rank.input.address(), 0, max_bytes)?;
+        }
+        for bytes in WARM_BYTES
+            .into_iter()
+            .filter(|b| *b < max_bytes)
+            .chain([max_bytes & !1])
+            .filter(|b| *b > 0)
+        {
+            self.enqueue(machine, bytes, &buffers)?;
+            machine.settle(Duration::from_secs(60))?;
+        }
+        Ok(())
+    }
+
+    pub fn enqueue(&self, machine: &Machine, bytes: u64, buffers: &[(u64, u64)]) -> Result<(), DeviceError> {
+        let Some(nccl) = &machine.nccl else {
+            return Err(DeviceError::Poisoned);
+        };
+        let streams: Vec<&Stream> = machine.ranks.iter().map(|r| &r.stream).collect();
+        let elements = bytes / 2;
+        if self.wide.is_empty() {
+            return Ok(nccl.all_reduce(buffers, elements, NcclType::F16, &streams)?);
+        }
+        for (r, wide) in self.wide.iter().enumerate() {
+            machine.widen(r, buffers[r].0, wide.address(), elements)?;
+        }
+        let in_place: Vec<_> = self.wide.iter().map(|w| (w.address(), w.address())).collect();
+        nccl.all_reduce(&in_place, elements, NcclType::F32, &streams)?;
+        for (r, wide) in self.wide.iter().enumerate() {
+            machine.narrow(r, wide.address(), buffers[r].1, elements)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,271 @@
+//! The CUDA executor: one process, a stream a rank, real GPUs; several ranks may share one ("virtual ranks").
+//!
+//! It loads and allocates everything before the first kernel spins, launches call by call across ranks so that one
+//! thread cannot deadlock itself, and waits with a bound. It never judges results or times. Start at [`CudaExecutor`];
+//! the devices and ranks are in `machine`, scratch and launching in `collective`, chains in `chain`, samples in `timing`,
+//! what a dead wait says in `verdict`.
+
+mod chain;
+mod collective;
+mod comparator;
+mod machine;
+mod timing;
+mod verdict;
+
+use super::{
+    Chain, Comparator, DeviceError, DeviceInfo, Executor, Fault, Geometry, Outputs, Preparation, Prepared, Sampling,
+    Timed,
+};
+use crate::registry::Variant;
+use collective::{Collective, Compiled, Work};
+use comparator::NcclAllReduce;
+use machine::Machine;
+use std::time::Duration;
+
+/// How a CUDA executor behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CudaOptions {
+    /// How long one wait of a kernel may last.
+    pub deadline: Duration,
+    /// Never enable peer access: different GPUs meet in host memory only, as on machines that allow nothing else.
+    pub staged: bool,
+}
+
+impl Default for CudaOptions {
+    fn default() -> Self {
+        Self {
+            deadline: Duration::from_secs(30),
+            staged: false,
+        }
+    }
+}
+
+/// Runs collectives on GPUs of this process.
+///
+/// ```no_run
+/// use topoforge::device::cuda::{CudaExecutor, CudaOptions};
+/// // Four virtual ranks on one GPU: correctness counts, times do not.
+/// let executor = CudaExecutor::new(&[0], 4, CudaOptions::default())?;
+/// # Ok::<(), topoforge::device::DeviceError>(())
+/// ```
+pub struct CudaExecutor {
+    info: DeviceInfo,
+    machine: Option<Machine>,
+    collectives: Vec<Option<Collective>>,
+}
+
+impl CudaExecutor {
+    /// `ranks` ranks over CUDA ordinals: rank `r` lives on `devices[r * devices.len() / ranks]`.
+    ///
+    /// # Errors
+    /// [`DeviceError::Unavailable`] without driver, device or GPU code in this build, or with more virtual ranks on a GPU
+    /// than it has hardware queues for; [`DeviceError::Misuse`] for no ranks or no devices.
+    pub fn new(devices: &[usize], ranks: usize, options: CudaOptions) -> Result<Self, DeviceError> {
+        let machine = Machine::new(devices, ranks, options)?;
+        let info = machine.info()?;
+        Ok(Self {
+            info,
+            machine: Some(machine),
+            collectives: Vec::new(),
+        })
+    }
+
+    fn machine(&self) -> Result<&Machine, DeviceError> {
+        let machine = self.machine.as_ref().ok_or(DeviceError::Poisoned)?;
+        if machine.wedged() {
+            let reason = "a kernel never ended: the GPU is stuck, end this process".to_owned();
+            return Err(DeviceError::Unavailable { reason });
+        }
+        Ok(machine)
+    }
+
+    fn machine_mut(&mut self) -> Result<&mut Machine, DeviceError> {
+        self.machine()?;
+        self.machine.as_mut().ok_or(DeviceError::Poisoned)
+    }
+
+    fn collective(&self, id: Prepared) -> Result<&Collective, DeviceError> {
+        self.collectives
+            .get(id.0)
+            .and_then(Option::as_ref)
+            .ok_or_else(|| DeviceError::Misuse {
+                reason: format!("collective {} is not prepared on this executor", id.0),
+            })
+    }
+
+    fn keep(&mut self, work: Work, max_bytes: u64) -> Prepared {
+        self.collectives.push(Some(Collective {
+            work,
+            max_bytes,
+            dead: false,
+        }));
+        Prepared(self.collectives.len() - 1)
+    }
+
+    /// What a launch of this collective must satisfy, in the caller's words.
+    fn admit(&self, id: Prepared, geometry: Geometry, bytes: u64) -> Result<(), DeviceError> {
+        let misuse = |reason: String| Err(DeviceError::Misuse { reason });
+        let collective = self.collective(id)?;
+        if collective.dead {
+            return Err(DeviceError::Poisoned);
+        }
+        if bytes == 0 || !bytes.is_multiple_of(2) {
+            return misuse(format!("{bytes} bytes are no payload: give a positive, even number"));
+        }
+        if bytes > collective.max_bytes {
+            return misuse(format!(
+                "{bytes} bytes are more than the {} prepared for",
+                collective.max_bytes
+            ));
+        }
+        let Work::Compiled(compiled) = &collective.work else {
+            return Ok(());
+        };
+        let threads = compiled.preparation.threads;
+        if geometry.threads != threads {
+            return misuse(format!(
+                "blocks of {} threads, but prepared for {threads}",
+                geometry.threads
+            ));
+        }
+        let most = self.max_blocks(id, threads)?;
+        if geometry.blocks == 0 || geometry.blocks > most {
+            return misuse(format!(
+                "geometry {geometry}: 1 to {most} blocks can spin at once on every rank's GPU"
+            ));
+        }
+        Ok(())
+    }
+
+    fn bury(&mut self, id: Prepared) {
+        if let Some(collective) = self.collectives.get_mut(id.0).and_then(Option::as_mut) {
+            collective.dead = true;
+        }
+    }
+}
+
+impl Executor for CudaExecutor {
+    fn device(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn ranks(&self) -> usize {
+        self.info.names.len()
+    }
+
+    fn prepare(&mut self, variant: &'static Variant, preparation: &Preparation) -> Result<Prepared, DeviceError> {
+        if let Some(fault) = preparation.fault.filter(|f| !self.plants(*f)) {
+            let reason = format!("{fault:?} cannot be planted on a GPU: use the host executor");
+            return Err(DeviceError::Unavailable { reason });
+        }
+        let compiled = Compiled::new(self.machine_mut()?, variant, preparation)?;
+        Ok(self.keep(Work::Compiled(Box::new(compiled)), preparation.max_bytes))
+    }
+
+    fn prepare_comparator(&mut self, comparator: Comparator, max_bytes: u64) -> Result<Prepared, DeviceError> {
+        let Comparator::Nccl(partials) = comparator;
+        let nccl = NcclAllReduce::new(self.machine_mut()?, partials, max_bytes)?;
+        Ok(self.keep(Work::Nccl(nccl), max_bytes))
+    }
+
+    fn release(&mut self, collective: Prepared) {
+        let wedged = self.machine().is_err();
+        if let Some(slot) = self.collectives.get_mut(collective.0) {
+            let old = slot.take();
+            if wedged {
+                // Freeing would wait for a kernel that never ends.
+                std::mem::forget(old);
+            }
+        }
+    }
+
+    /// For a comparator, which chooses its own grid: no limit.
+    fn max_blocks(&self, collective: Prepared, threads: u32) -> Result<u32, DeviceError> {
+        let machine = self.machine()?;
+        match &self.collective(collective)?.work {
+            Work::Compiled(compiled) => compiled.max_blocks(machine, threads),
+            Work::Nccl(_) => Ok(u32::MAX),
+        }
+    }
+
+    fn run(&mut self, chain: &Chain<'_>) -> Result<Outputs, DeviceError> {
+        let id = chain.collective;
+        self.machine_mut()?;
+        self.admit(id, chain.geometry, chain.bytes)?;
+        chain::check(self.collective(id)?, chain, self.ranks())?;
+        let (Some(machine), Some(Some(collective))) = (self.machine.as_mut(), self.collectives.get(id.0)) else {
+            return Err(DeviceError::Poisoned);
+        };
+        let outcome = chain::run(machine, collective, chain);
+        if outcome.is_err() {
+            self.bury(id);
+        }
+        outcome
+    }
+
+    fn time(&mut self, candidates: &[Timed], sampling: &Sampling) -> Result<Vec<Vec<f64>>, DeviceError> {
+        self.machine_mut()?;
+        let mut works = Vec::new();
+        for timed in candidates {
+            self.admit(timed.collective, timed.geometry, timed.bytes)?;
+        }
+        let Some(machine) = self.machine.as_mut() else {
+            return Err(DeviceError::Poisoned);
+        };
+        for timed in candidates {
+            if let Some(Some(collective)) = self.collectives.get(timed.collective.0) {
+                works.push((*timed, &collective.work));
+            }
+        }
+        match timing::time(machine, &works, sampling) {
+            Ok(times) => Ok(times),
+            Err((culprit, error)) => {
+                if let Some(id) = culprit {
+                    self.bury(id);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// [`Fault::FrozenCounter`] is surely caught only in chains with skew. The others are not of a kind that launch
+    /// parameters could plant: they would need another kernel.
+    fn plants(&self, fault: Fault) -> bool {
+        matches!(
+            fault,
+            Fault::DroppedContribution | Fault::SwappedCounter | Fault::FrozenCounter
+        )
+    }
+}
+
+impl Drop for CudaExecutor {
+    fn drop(&mut self) {
+        if self.machine.as_ref().is_some_and(Machine::wedged) {
+            // Freeing would wait for a kernel that never ends.
+            std::mem::forget(self.machine.take());
+            std::mem::forget(std::mem::take(&mut self.collectives));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_ranks_or_no_devices_are_the_callers_fault() {
+        for (devices, ranks) in [(&[][..], 2), (&[0][..], 0), (&[0][..], 65)] {
+            let e = CudaExecutor::new(devices, ranks, CudaOptions::default()).err();
+            assert!(matches!(e, Some(DeviceError::Misuse { .. })), "{e:?}");
+        }
+    }
+
+    #[test]
+    fn without_a_gpu_the_executor_is_unavailable_and_says_why() {
+        match CudaExecutor::new(&[0], 2, CudaOptions::default()) {
+            Ok(executor) => assert_eq!(executor.ranks(), 2),
+            Err(DeviceError::Unavailable { reason }) => assert!(!reason.is_empty()),
+            Err(e) => assert!(matches!(e, DeviceError::Driver { .. }), "{e}"),
+        }
+    }
+}

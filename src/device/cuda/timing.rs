@@ -1,0 +1,93 @@
+//! Samples: graphs of dependent calls between two buffers, all ranks released at once, the slowest rank's time.
+//!
+//! Every graph is instantiated and uploaded before the first sample, and samples of all candidates take turns, so that
+//! clocks and temperature favour nobody. Inputs are zeros, which sums keep finite. Start at [`time`].
+
+use super::collective::Work;
+use super::machine::Machine;
+use crate::device::{DeviceError, Prepared, Sampling, Timed};
+use crate::driver::graph::GraphExec;
+use std::time::Duration;
+
+/// An error and the collective that died of it, if one did.
+type Death = (Option<Prepared>, DeviceError);
+
+/// Microseconds a call, one list a candidate. Nothing else is in flight.
+pub(super) fn time(
+    machine: &mut Machine,
+    candidates: &[(Timed, &Work)],
+    sampling: &Sampling,
+) -> Result<Vec<Vec<f64>>, Death> {
+    let blameless = |e: DeviceError| (None, e);
+    if sampling.calls == 0 || sampling.samples == 0 {
+        let reason = "a sample has at least one call, a timing at least one sample".to_owned();
+        return Err((None, DeviceError::Misuse { reason }));
+    }
+    let bytes = candidates
+        .iter()
+        .map(|(t, _)| t.bytes)
+        .max()
+        .unwrap_or(0)
+        .next_multiple_of(16);
+    machine.reserve(bytes, bytes).map_err(blameless)?;
+    zero(machine, bytes).map_err(blameless)?;
+    let mut graphs = Vec::new();
+    for (timed, work) in candidates {
+        let graph = machine.capture(|| enqueue(machine, work, timed, sampling.calls));
+        graphs.push(graph.map_err(blameless)?);
+    }
+    let mut times = vec![Vec::new(); candidates.len()];
+    for sample in 0..sampling.warmups.saturating_add(sampling.samples) {
+        for (i, (timed, work)) in candidates.iter().enumerate() {
+            match one(machine, work, &graphs[i], sampling.calls) {
+                Ok(us) if sample >= sampling.warmups => times[i].push(us),
+                Ok(_) => {}
+                Err(e) => {
+                    if machine.wedged() {
+                        // Destroying them would wait for a kernel that never ends.
+                        std::mem::forget(graphs);
+                    }
+                    return Err((Some(timed.collective), e));
+                }
+            }
+        }
+    }
+    Ok(times)
+}
+
+fn zero(machine: &Machine, bytes: u64) -> Result<(), DeviceError> {
+    for rank in &machine.ranks {
+        rank.stream.fill(rank.input.address(), 0, bytes)?;
+        rank.stream.fill(rank.output.address(), 0, bytes)?;
+    }
+    machine.synchronise()
+}
+
+/// From one buffer into the other and back: each call depends on the one before.
+fn enqueue(machine: &Machine, work: &Work, timed: &Timed, calls: u32) -> Result<(), DeviceError> {
+    let there: Vec<_> = machine
+        .ranks
+        .iter()
+        .map(|r| (r.input.address(), r.output.address()))
+        .collect();
+    let back: Vec<_> = there.iter().map(|&(x, y)| (y, x)).collect();
+    for call in 0..calls {
+        let buffers = if call % 2 == 0 { &there } else { &back };
+        work.enqueue(machine, timed.geometry, timed.bytes, buffers)?;
+    }
+    Ok(())
+}
+
+/// One sample.
+fn one(machine: &mut Machine, work: &Work, graphs: &[GraphExec], calls: u32) -> Result<f64, DeviceError> {
+    let started = machine.start_together(graphs);
+    let settled = machine.settle(Duration::from_secs(5) + Duration::from_millis(10) * calls);
+    work.verdict()?;
+    started?;
+    settled?;
+    let mut slowest = 0.0_f64;
+    for rank in &machine.ranks {
+        slowest = slowest.max(rank.start.microseconds_to(&rank.end)?);
+    }
+    Ok(slowest / f64::from(calls))
+}

@@ -1,0 +1,163 @@
+//! A small binding of NCCL, opened at run time: one communicator over distinct devices of this process, and all-reduce.
+//!
+//! NCCL is what we compare with and fall back on; it is never linked. `TOPOFORGE_NCCL` names the library where the loader
+//! does not find `libnccl.so.2`. Start at [`Communicators::new`].
+
+use super::handles::{open, table};
+use super::stream::Stream;
+use super::{DriverError, call};
+use crate::device::DeviceError;
+use libloading::Library;
+use once_cell::sync::OnceCell;
+use std::ffi::{c_int, c_void};
+
+type Comm = *mut c_void;
+
+table! {
+    /// The functions of libnccl that topoforge uses.
+    Nccl {
+        version = "ncclGetVersion"(*mut c_int);
+        init_all = "ncclCommInitAll"(*mut Comm, c_int, *const c_int);
+        destroy = "ncclCommDestroy"(Comm);
+        all_reduce = "ncclAllReduce"(*const c_void, *mut c_void, usize, c_int, c_int, Comm, *mut c_void);
+        group_start = "ncclGroupStart"();
+        group_end = "ncclGroupEnd"();
+    } optional {
+    }
+}
+
+/// Element types by NCCL's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum NcclType {
+    /// IEEE binary16.
+    F16 = 6,
+    /// IEEE binary32.
+    F32 = 7,
+}
+
+const SUM: c_int = 0;
+
+impl Nccl {
+    /// The library, opened on the first call.
+    ///
+    /// # Errors
+    /// [`DeviceError::Unavailable`] where it is not to be found.
+    pub fn open() -> Result<&'static Self, DeviceError> {
+        static NCCL: OnceCell<Nccl> = OnceCell::new();
+        NCCL.get_or_try_init(|| {
+            let named = std::env::var("TOPOFORGE_NCCL").unwrap_or_default();
+            let names = if named.is_empty() {
+                vec!["libnccl.so.2"]
+            } else {
+                vec![named.as_str()]
+            };
+            let library: Library = open(&names).map_err(|e| DeviceError::Unavailable {
+                reason: format!("no NCCL on this machine ({e}): install it, or name it in TOPOFORGE_NCCL"),
+            })?;
+            Self::resolve(library).map_err(|symbol| DeviceError::Unavailable {
+                reason: format!("this NCCL has no {symbol}"),
+            })
+        })
+    }
+
+    /// Version as NCCL counts, e.g. 22203 for 2.22.3.
+    ///
+    /// # Errors
+    /// NCCL refuses.
+    pub fn version(&self) -> Result<i32, DriverError> {
+        let mut version = 0;
+        call!(self.version(&mut version))?;
+        Ok(version)
+    }
+}
+
+/// One communicator a device, all in this process.
+pub struct Communicators {
+    nccl: &'static Nccl,
+    comms: Vec<Comm>,
+}
+
+// SAFETY: the value is used from one thread at a time, since it is not Sync, and NCCL allows another thread each time.
+unsafe impl Send for Communicators {}
+
+impl Communicators {
+    /// Joins devices, given by CUDA ordinal. Not while a collective is in flight.
+    ///
+    /// # Errors
+    /// [`DeviceError::Unavailable`] without NCCL or with a device twice; else NCCL's refusal.
+    pub fn new(ordinals: &[usize]) -> Result<Self, DeviceError> {
+        let mut distinct = ordinals.to_vec();
+        distinct.sort_unstable();
+        distinct.dedup();
+        if distinct.len() != ordinals.len() {
+            let reason = "NCCL needs a GPU of its own for each rank; here several ranks share one".to_owned();
+            return Err(DeviceError::Unavailable { reason });
+        }
+        let nccl = Nccl::open()?;
+        let devices: Vec<c_int> = ordinals
+            .iter()
+            .map(|o| c_int::try_from(*o).unwrap_or(c_int::MAX))
+            .collect();
+        let mut comms = vec![std::ptr::null_mut(); devices.len()];
+        call!(nccl.init_all(comms.as_mut_ptr(), devices.len() as c_int, devices.as_ptr()))?;
+        Ok(Self { nccl, comms })
+    }
+
+    /// NCCL's version, e.g. 22203.
+    ///
+    /// # Errors
+    /// NCCL refuses.
+    pub fn version(&self) -> Result<i32, DriverError> {
+        self.nccl.version()
+    }
+
+    /// Enqueues one all-reduce (sum) on every rank's stream: `buffers[rank]` is `(send, receive)`.
+    ///
+    /// # Errors
+    /// NCCL refuses; the group is closed all the same.
+    pub(crate) fn all_reduce(
+        &self,
+        buffers: &[(u64, u64)],
+        elements: u64,
+        element: NcclType,
+        streams: &[&Stream],
+    ) -> Result<(), DriverError> {
+        let nccl = self.nccl;
+        call!(nccl.group_start())?;
+        let mut outcome = Ok(());
+        for ((&comm, &(send, receive)), stream) in self.comms.iter().zip(buffers).zip(streams) {
+            let (send, receive) = (send as *const c_void, receive as *mut c_void);
+            let (count, kind, stream) = (elements as usize, element as c_int, stream.handle().cast::<c_void>());
+            outcome = call!(nccl.all_reduce(send, receive, count, kind, SUM, comm, stream));
+            if outcome.is_err() {
+                break;
+            }
+        }
+        let end = call!(nccl.group_end());
+        outcome.and(end)
+    }
+}
+
+impl Drop for Communicators {
+    fn drop(&mut self) {
+        let nccl = self.nccl;
+        for &comm in &self.comms {
+            let _ = call!(nccl.destroy(comm));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_that_share_a_gpu_are_refused_before_nccl_is_opened() {
+        let e = Communicators::new(&[0, 1, 0]).err();
+        assert!(
+            matches!(&e, Some(DeviceError::Unavailable { reason }) if reason.contains("share")),
+            "{e:?}"
+        );
+    }
+}

@@ -1,0 +1,274 @@
+//! What this machine is: its visible GPUs and the links between them, as a [`Topology`] that families can be matched to.
+//!
+//! Asks CUDA (ordinals, so `CUDA_VISIBLE_DEVICES` is honoured, and peer access) and, where it is there, NVML (NVLinks and
+//! the PCIe tree); devices are joined by PCI address. It moves no bytes: that a link works is for the kernels to prove. It
+//! guesses nothing silently: every guess is a warning. Start at [`probe`].
+
+mod classify;
+
+use crate::device::DeviceError;
+use crate::driver::DriverError;
+use crate::driver::context::{Device, PairAttribute};
+use crate::driver::nvml::{Ancestor, Nvml, NvmlDevice, P2p, PciAddress};
+use classify::{Evidence, Rank, link};
+use std::fmt;
+use topoforge_planner::topology::{MAX_RANKS, Topology};
+
+/// A GPU as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveGpu {
+    /// CUDA's number, which is the rank in the topology.
+    pub ordinal: usize,
+    /// E.g. `NVIDIA H200`.
+    pub name: String,
+    /// E.g. `GPU-…`; the key that survives reordering.
+    pub uuid: String,
+    /// PCI address, e.g. `0000:1B:00.0`.
+    pub pci: String,
+    /// Compute capability, e.g. 90.
+    pub arch: u32,
+    /// Highest PCIe generation and width with its slot, if NVML said.
+    pub max_pcie: Option<(u32, u32)>,
+}
+
+/// Where the facts come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// NVML and CUDA: classes are facts.
+    NvmlAndCuda,
+    /// CUDA only: classes are guesses from peer attributes.
+    Cuda,
+}
+
+impl Level {
+    /// The name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NvmlAndCuda => "nvml+cuda",
+            Self::Cuda => "cuda",
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The machine as it is now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LiveTopology {
+    /// Rank `r` is `gpus[r]`.
+    pub topology: Topology,
+    /// In the order of CUDA ordinals.
+    pub gpus: Vec<LiveGpu>,
+    /// Where the facts come from.
+    pub level: Level,
+    /// CUDA version of the driver, e.g. 12040.
+    pub cuda_version: i32,
+    /// The driver's own version, e.g. `550.54.15`, if NVML said.
+    pub driver: Option<String>,
+    /// What was guessed or contradicts itself, for people.
+    pub warnings: Vec<String>,
+}
+
+/// Why there is no live topology.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProbeError {
+    /// No driver or no visible device.
+    NoGpu {
+        /// What is missing and how to get it.
+        reason: String,
+    },
+    /// More devices than a topology holds.
+    TooManyGpus {
+        /// Visible devices.
+        count: usize,
+    },
+    /// The driver refused a question.
+    Device(DeviceError),
+}
+
+impl fmt::Display for ProbeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoGpu { reason } => f.write_str(reason),
+            Self::TooManyGpus { count } => {
+                write!(
+                    f,
+                    "{count} GPUs are visible, at most {MAX_RANKS} are supported: set CUDA_VISIBLE_DEVICES"
+                )
+            }
+            Self::Device(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ProbeError {}
+
+impl From<DeviceError> for ProbeError {
+    fn from(e: DeviceError) -> Self {
+        match e {
+            DeviceError::Unavailable { reason } => Self::NoGpu { reason },
+            e => Self::Device(e),
+        }
+    }
+}
+
+impl From<DriverError> for ProbeError {
+    fn from(e: DriverError) -> Self {
+        Self::Device(e.into())
+    }
+}
+
+/// Asks the machine. Makes no context and allocates nothing on a GPU.
+///
+/// # Errors
+/// [`ProbeError::NoGpu`] without driver or device; NVML's absence is a warning, not an error.
+pub fn probe() -> Result<LiveTopology, ProbeError> {
+    let count = Device::count()?;
+    if count == 0 {
+        let reason = "no GPU is visible: check CUDA_VISIBLE_DEVICES".to_owned();
+        return Err(ProbeError::NoGpu { reason });
+    }
+    if count > MAX_RANKS {
+        return Err(ProbeError::TooManyGpus { count });
+    }
+    let devices = (0..count).map(Device::new).collect::<Result<Vec<_>, _>>()?;
+    let mut warnings = Vec::new();
+    let nvml = Nvml::open()
+        .map_err(|e| warnings.push(format!("without NVML link classes are guesses ({e})")))
+        .ok();
+
+    let mut gpus = Vec::new();
+    let mut seen = Vec::new();
+    for device in devices.iter().copied() {
+        let pci = device.pci()?;
+        let known = nvml.and_then(|nvml| {
+            let found = nvml.device(&pci);
+            found
+                .map_err(|e| warnings.push(format!("GPU {} ({pci}): {e}", device.ordinal())))
+                .ok()
+        });
+        gpus.push(LiveGpu {
+            ordinal: device.ordinal(),
+            name: device.name()?,
+            uuid: known
+                .and_then(|n| n.uuid().ok())
+                .map_or_else(|| device.uuid().map(uuid_text), Ok)?,
+            arch: device.arch()?,
+            max_pcie: known.and_then(|n| n.max_pcie().ok()),
+            pci,
+        });
+        seen.push(known);
+    }
+
+    let ranks: Vec<Rank> = gpus
+        .iter()
+        .zip(&seen)
+        .map(|(gpu, nvml)| Rank {
+            arch: gpu.arch,
+            pci: PciAddress::parse(&gpu.pci),
+            links: nvml.map(NvmlDevice::active_links).unwrap_or_default(),
+        })
+        .collect();
+    let ranks_of_pairs = performance_ranks(&devices)?;
+    let mut topology = Topology::new("live", count);
+    for (from, a) in devices.iter().enumerate() {
+        for (to, b) in devices.iter().enumerate().filter(|(to, _)| *to != from) {
+            let nvml = seen[from].zip(seen[to]);
+            let evidence = Evidence {
+                access: a.can_access(*b)?,
+                read: nvml.and_then(|(a, b)| a.p2p(b, P2p::Read).ok()),
+                write: nvml.and_then(|(a, b)| a.p2p(b, P2p::Write).ok()),
+                nvlink: nvml.and_then(|(a, b)| a.p2p(b, P2p::NvLink).ok()),
+                ancestor: nvml.and_then(|(a, b)| ancestor(a, b)),
+                native_atomics: a.pair_attribute(PairAttribute::NativeAtomics, *b).is_ok_and(|v| v != 0),
+                performance: ranks_of_pairs[from * count + to],
+            };
+            let (link, warning) = link(from, to, &ranks, &evidence);
+            warnings.extend(warning);
+            topology = topology.with_link(link);
+        }
+    }
+    if let Some(numa) = gpus.iter().map(|g| numa_node(&g.pci)).collect::<Option<Vec<_>>>() {
+        topology.numa = numa;
+    }
+    let level = if seen.iter().all(Option::is_some) {
+        Level::NvmlAndCuda
+    } else {
+        Level::Cuda
+    };
+    let driver = nvml.and_then(|n| n.driver_version().ok());
+    Ok(LiveTopology {
+        topology,
+        gpus,
+        level,
+        cuda_version: Device::driver_version()?,
+        driver,
+        warnings,
+    })
+}
+
+fn ancestor(a: NvmlDevice, b: NvmlDevice) -> Option<Ancestor> {
+    a.common_ancestor(b).ok().flatten()
+}
+
+/// Per ordered pair how many better ranks this machine's pairs have: 0 is the best.
+fn performance_ranks(devices: &[Device]) -> Result<Vec<usize>, DriverError> {
+    let mut raw = Vec::new();
+    for a in devices {
+        for b in devices {
+            let same = a.ordinal() == b.ordinal();
+            raw.push(if same {
+                None
+            } else {
+                Some(a.pair_attribute(PairAttribute::PerformanceRank, *b)?)
+            });
+        }
+    }
+    let mut levels: Vec<i32> = raw.iter().flatten().copied().collect();
+    levels.sort_unstable();
+    levels.dedup();
+    Ok(raw
+        .into_iter()
+        .map(|r| r.and_then(|r| levels.binary_search(&r).ok()).unwrap_or(0))
+        .collect())
+}
+
+/// sysfs knows; containers may hide it.
+fn numa_node(pci: &str) -> Option<usize> {
+    let PciAddress { domain, bus, device } = PciAddress::parse(pci)?;
+    let path = format!("/sys/bus/pci/devices/{domain:04x}:{bus:02x}:{device:02x}.0/numa_node");
+    // -1 stands for "nobody said".
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+fn uuid_text(bytes: [u8; 16]) -> String {
+    let hex = |part: &[u8]| part.iter().map(|b| format!("{b:02x}")).collect::<String>();
+    let [a, b, c, d, e] = [&bytes[..4], &bytes[4..6], &bytes[6..8], &bytes[8..10], &bytes[10..]].map(hex);
+    format!("GPU-{a}-{b}-{c}-{d}-{e}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uuid_is_spelled_as_nvml_spells_it() {
+        let bytes: Vec<u8> = (0..16).collect();
+        let bytes: [u8; 16] = bytes.try_into().unwrap_or_default();
+        assert_eq!(uuid_text(bytes), "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f");
+    }
+
+    #[test]
+    fn without_a_gpu_the_probe_says_so_and_does_not_panic() {
+        match probe() {
+            Ok(live) => assert_eq!(live.gpus.len(), live.topology.ranks),
+            Err(ProbeError::NoGpu { reason }) => assert!(!reason.is_empty()),
+            Err(e) => assert!(matches!(e, ProbeError::Device(_)), "{e}"),
+        }
+    }
+}

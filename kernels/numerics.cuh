@@ -39,6 +39,44 @@ TF_FN TfF32 tf_sum_f32(const TfF32 &a, const TfF32 &b) {
   return r;
 }
 
+// Byte `at` of a table word: rank data that lets ranks share a program.
+TF_FN tf_u32 tf_table(const tf_u8 *word, tf_u32 at) {
+  return static_cast<tf_u32>(reinterpret_cast<tf_u64>(word) >> (8 * at)) & 0xffu;
+}
+
+// Left fold ((v0+v1)+v2)+... over `others` with `own` standing at `place`.
+TF_FN const TfF16 &tf_pick(bool first, const TfF16 &a, const TfF16 &b, TfF16 &out) {
+  out.v = tf_vec(first ? a.v.x : b.v.x, first ? a.v.y : b.v.y, first ? a.v.z : b.v.z, first ? a.v.w : b.v.w);
+  return out;
+}
+TF_FN const TfF32 &tf_pick(bool first, const TfF32 &a, const TfF32 &b, TfF32 &out) {
+  TF_UNROLL
+  for (int i = 0; i < 8; i++) out.x[i] = first ? a.x[i] : b.x[i];
+  return out;
+}
+template <int N, typename V>
+TF_FN V tf_operand(const V &own, const V (&others)[N], tf_u32 place, int at) {
+  V late, r;
+  tf_pick(at == static_cast<int>(place), own, others[at > 0 ? at - 1 : 0], late);
+  if (at == N) return late;
+  tf_pick(at < static_cast<int>(place), others[at < N ? at : N - 1], late, r);
+  return r;
+}
+template <int N>
+TF_FN TfF16 tf_fold_f16(const TfF16 &own, const TfF16 (&others)[N], tf_u32 place) {
+  TfF16 sum = tf_operand(own, others, place, 0);
+  TF_UNROLL
+  for (int i = 1; i <= N; i++) sum = tf_sum_f16(sum, tf_operand(own, others, place, i));
+  return sum;
+}
+template <int N, typename V>
+TF_FN TfF32 tf_fold_f32(const V &own, const V (&others)[N], tf_u32 place) {
+  TfF32 sum = tf_widen(tf_operand(own, others, place, 0));
+  TF_UNROLL
+  for (int i = 1; i <= N; i++) sum = tf_sum_f32(sum, tf_widen(tf_operand(own, others, place, i)));
+  return sum;
+}
+
 TF_FN TfF16 tf_round(const TfF16 &a) { return a; }
 TF_FN TfF16 tf_round(const TfF32 &a) {
   tf_u32 w[4];

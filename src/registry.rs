@@ -95,12 +95,14 @@ pub struct Kernel {
     pub symbol: &'static str,
     /// The protocol whose parameter layout it takes.
     pub protocol: Protocol,
-    /// Ports of its parameter block: `puts`, then `gets`, then `inputs` pointers.
+    /// Ports of its parameter block: `puts`, then `gets`, then `inputs` pointers, then `tables` words.
     pub puts: u32,
     /// See [`Kernel::puts`].
     pub gets: u32,
     /// See [`Kernel::puts`]; only `pull` has them, in the order of ranks.
     pub inputs: u32,
+    /// Words (not pointers) behind the ports: [`RankPorts::tables`].
+    pub tables: u32,
     /// Fatbins, one a toolkit that took part; empty in a build without `nvcc`. Each is 16-byte aligned.
     pub images: &'static [&'static [u8]],
     /// The same text compiled for the host executor, if that feature is on.
@@ -110,7 +112,7 @@ pub struct Kernel {
 impl Kernel {
     /// Pointers in the parameter block.
     pub const fn ports(&self) -> usize {
-        (self.puts + self.gets + self.inputs) as usize
+        (self.puts + self.gets + self.inputs + self.tables) as usize
     }
 }
 
@@ -132,6 +134,9 @@ pub struct RankPorts {
     pub puts: &'static [PutPort],
     /// The peer behind each get port.
     pub gets: &'static [u32],
+    /// Rank data for programs that ranks share: the own operand's place in each stage's folds, then the chunk behind
+    /// each slot, a byte each.
+    pub tables: &'static [u64],
 }
 
 /// A schedule in a protocol with a partials policy: what a route can be served by.

@@ -6,7 +6,10 @@
 use crate::env::{self, Env};
 use crate::manifest::{self, FamilyEntry, FaultEntry, KernelEntry, Manifest};
 use crate::select::{self, Selection};
-use crate::toolkit::{ArchPlan, CompileError, Compiler, Discover, Job, Toolkit, ToolkitError, Wanted, plan_archs, sha256, write_if_changed};
+use crate::toolkit::{
+    ArchPlan, CompileError, Compiler, Discover, Job, Toolkit, ToolkitError, Wanted, plan_archs, sha256,
+    write_if_changed,
+};
 use crate::{headers, host};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -40,7 +43,14 @@ impl Default for Forge {
 impl Forge {
     /// Descriptors from `topologies/`, kernels for the host executor too, `nvcc` wanted but not required.
     pub fn new() -> Self {
-        Self { topologies: "topologies".into(), host: true, require_cuda: false, tools: false, fallback: None, env: Env::from_process() }
+        Self {
+            topologies: "topologies".into(),
+            host: true,
+            require_cuda: false,
+            tools: false,
+            fallback: None,
+            env: Env::from_process(),
+        }
     }
 
     /// The folder of `*.ron` descriptors, relative to the crate.
@@ -83,7 +93,11 @@ impl Forge {
     /// # Errors
     /// Environment and toolkit errors; never a faulty descriptor.
     pub fn compile(self) -> Result<(), ForgeError> {
-        let variable = |name: &'static str| std::env::var_os(name).map(PathBuf::from).ok_or(ForgeError::NotABuildScript(name));
+        let variable = |name: &'static str| {
+            std::env::var_os(name)
+                .map(PathBuf::from)
+                .ok_or(ForgeError::NotABuildScript(name))
+        };
         let (out, crate_dir) = (variable("OUT_DIR")?, variable("CARGO_MANIFEST_DIR")?);
         env::print_rerun();
         let read = self.read_descriptors(&crate_dir)?;
@@ -92,7 +106,10 @@ impl Forge {
         for (file, path, text, topology) in &read.topologies {
             let selection = select::select(topology);
             for kernel in selection.kernels.values() {
-                kernels.entry(kernel.hash.clone()).or_insert_with(|| KernelEntry { kernel: kernel.clone(), images: Vec::new() });
+                kernels.entry(kernel.hash.clone()).or_insert_with(|| KernelEntry {
+                    kernel: kernel.clone(),
+                    images: Vec::new(),
+                });
             }
             families.push(family(topology, file, path, text, selection));
         }
@@ -100,18 +117,42 @@ impl Forge {
         let mut kernels: Vec<KernelEntry> = kernels.into_values().collect();
         let include = out.join("kernels");
         headers::write_to(&include).map_err(|e| ForgeError::io("writing headers", &include, e))?;
-        let cache = self.env.path(env::TOPOFORGE_CACHE).unwrap_or_else(|| shared_cache(&out));
+        let cache = self
+            .env
+            .path(env::TOPOFORGE_CACHE)
+            .unwrap_or_else(|| shared_cache(&out));
         let built = self.compile_device(&mut kernels, &include, &cache, &out)?;
         if self.host && !kernels.is_empty() {
-            let texts: Vec<(&str, &str)> = kernels.iter().map(|k| (k.kernel.symbol.as_str(), k.kernel.text.as_str())).collect();
-            let digest = sha256::hex(headers::HEADERS.iter().map(|(n, t)| format!("{n}\n{t}")).collect::<String>().as_bytes());
-            let library = format!("topoforge_kernels_{}", std::env::var("CARGO_PKG_NAME").unwrap_or_default().replace('-', "_"));
-            host::compile(&texts, &include, &digest, &cache.join("host"), &library, &self.env).map_err(ForgeError::Host)?;
+            let texts: Vec<(&str, &str)> = kernels
+                .iter()
+                .map(|k| (k.kernel.symbol.as_str(), k.kernel.text.as_str()))
+                .collect();
+            let digest = sha256::hex(
+                headers::HEADERS
+                    .iter()
+                    .map(|(n, t)| format!("{n}\n{t}"))
+                    .collect::<String>()
+                    .as_bytes(),
+            );
+            let library = format!(
+                "topoforge_kernels_{}",
+                std::env::var("CARGO_PKG_NAME").unwrap_or_default().replace('-', "_")
+            );
+            host::compile(&texts, &include, &digest, &cache.join("host"), &library, &self.env)
+                .map_err(ForgeError::Host)?;
         }
         let (archs, ptx, left_out) = built.as_ref().map_or((Vec::new(), None, Vec::new()), |(_, plan)| {
-            (plan.archs(), plan.ptx(), plan.left_out.iter().map(|l| (l.sm, l.reason.clone())).collect())
+            (
+                plan.archs(),
+                plan.ptx(),
+                plan.left_out.iter().map(|l| (l.sm, l.reason.clone())).collect(),
+            )
         });
-        let toolkits: Vec<String> = built.iter().flat_map(|(t, _)| t).map(|t| t.full_version.clone()).collect();
+        let toolkits: Vec<String> = built
+            .iter()
+            .flat_map(|(t, _)| t)
+            .map(|t| t.full_version.clone())
+            .collect();
         let mut set = format!("{archs:?}{ptx:?}{toolkits:?}");
         kernels.iter().for_each(|k| set.push_str(&k.kernel.hash));
         let manifest = Manifest {
@@ -129,7 +170,9 @@ impl Forge {
             faults: read.faults,
         };
         let path = out.join(manifest::FILE);
-        let text = manifest.to_ron().map_err(|e| ForgeError::io("writing the manifest", &path, io::Error::other(e)))?;
+        let text = manifest
+            .to_ron()
+            .map_err(|e| ForgeError::io("writing the manifest", &path, io::Error::other(e)))?;
         write_if_changed(&path, text.as_bytes()).map_err(|e| ForgeError::io("writing", &path, e))?;
         Ok(())
     }
@@ -144,7 +187,10 @@ impl Forge {
         for (folder, shown) in folders {
             println!("cargo::rerun-if-changed={}", folder.display());
             let entries = fs::read_dir(&folder).map_err(|e| ForgeError::io("reading the topologies", &folder, e))?;
-            let mut files: Vec<PathBuf> = entries.filter_map(|e| e.ok().map(|e| e.path())).filter(|p| p.extension().is_some_and(|x| x == "ron")).collect();
+            let mut files: Vec<PathBuf> = entries
+                .filter_map(|e| e.ok().map(|e| e.path()))
+                .filter(|p| p.extension().is_some_and(|x| x == "ron"))
+                .collect();
             files.sort();
             for path in files {
                 println!("cargo::rerun-if-changed={}", path.display());
@@ -158,18 +204,31 @@ impl Forge {
                         let shown = path.strip_prefix(crate_dir).unwrap_or(&path).display().to_string();
                         read.topologies.push((file, shown, text, topology));
                     }
-                    Err(faults) => read.faults.extend(faults.iter().map(|f| FaultEntry { text: f.to_string() })),
+                    Err(faults) => read
+                        .faults
+                        .extend(faults.iter().map(|f| FaultEntry { text: f.to_string() })),
                 }
             }
         }
-        let set: Vec<(&str, &str, &Topology)> = read.topologies.iter().map(|(f, _, text, t)| (f.as_str(), text.as_str(), t)).collect();
+        let set: Vec<(&str, &str, &Topology)> = read
+            .topologies
+            .iter()
+            .map(|(f, _, text, t)| (f.as_str(), text.as_str(), t))
+            .collect();
         let twins = check_set(&set);
-        read.faults.extend(twins.iter().map(|f| FaultEntry { text: f.to_string() }));
+        read.faults
+            .extend(twins.iter().map(|f| FaultEntry { text: f.to_string() }));
         Ok(read)
     }
 
     /// Fatbins for all kernels, or none with one warning where there is no toolkit.
-    fn compile_device(&self, kernels: &mut [KernelEntry], include: &Path, cache: &Path, out: &Path) -> Result<Option<(Vec<Toolkit>, ArchPlan)>, ForgeError> {
+    fn compile_device(
+        &self,
+        kernels: &mut [KernelEntry],
+        include: &Path,
+        cache: &Path,
+        out: &Path,
+    ) -> Result<Option<(Vec<Toolkit>, ArchPlan)>, ForgeError> {
         if self.env.get(env::DOCS_RS).is_some() {
             self.write_tools(out, &[])?;
             return Ok(None);
@@ -189,7 +248,8 @@ impl Forge {
         }
         let wanted = Wanted::from_env(&self.env).map_err(ForgeError::Toolkit)?;
         let plan = plan_archs(&toolkits, &wanted);
-        let compiler = Compiler::new(toolkits.clone(), plan.clone(), &self.env, cache.join("fatbin"), out).map_err(ForgeError::Compile)?;
+        let compiler = Compiler::new(toolkits.clone(), plan.clone(), &self.env, cache.join("fatbin"), out)
+            .map_err(ForgeError::Compile)?;
         let mut jobs: Vec<Job> = kernels
             .iter()
             .map(|k| Job {
@@ -211,7 +271,12 @@ impl Forge {
         let mut images = Vec::with_capacity(jobs.len());
         for result in results {
             let fatbins = result.map_err(ForgeError::Compile)?;
-            images.push(fatbins.iter().map(|f| f.path.file_name().unwrap_or_default().to_string_lossy().into_owned()).collect::<Vec<_>>());
+            images.push(
+                fatbins
+                    .iter()
+                    .map(|f| f.path.file_name().unwrap_or_default().to_string_lossy().into_owned())
+                    .collect::<Vec<_>>(),
+            );
         }
         if self.tools {
             let tools = images.pop().unwrap_or_default();
@@ -227,10 +292,15 @@ impl Forge {
         if !self.tools {
             return Ok(());
         }
-        let list: String = images.iter().map(|i| format!("    ::topoforge::image!(concat!(env!(\"OUT_DIR\"), \"/{i}\")),\n")).collect();
+        let list: String = images
+            .iter()
+            .map(|i| format!("    ::topoforge::image!(concat!(env!(\"OUT_DIR\"), \"/{i}\")),\n"))
+            .collect();
         let path = out.join("tools.rs");
         let text = format!("/// Fatbins of kernels/tools.cu.\npub static TOOLS: &[&[u8]] = &[\n{list}];\n");
-        write_if_changed(&path, text.as_bytes()).map(|_| ()).map_err(|e| ForgeError::io("writing", &path, e))
+        write_if_changed(&path, text.as_bytes())
+            .map(|_| ())
+            .map_err(|e| ForgeError::io("writing", &path, e))
     }
 }
 
@@ -291,7 +361,11 @@ pub enum ForgeError {
 
 impl ForgeError {
     fn io(doing: &'static str, path: &Path, error: io::Error) -> Self {
-        Self::Io { doing, path: path.to_owned(), error }
+        Self::Io {
+            doing,
+            path: path.to_owned(),
+            error,
+        }
     }
 }
 

@@ -59,7 +59,10 @@ mod tests {
         for (name, text) in HEADERS.iter().chain([&("tools.cu", TOOLS)]) {
             for line in text.lines().filter_map(|l| l.trim().strip_prefix("#include \"")) {
                 let included = line.trim_end_matches('"');
-                assert!(names.contains(&included), "{name} includes {included}, which HEADERS lacks");
+                assert!(
+                    names.contains(&included),
+                    "{name} includes {included}, which HEADERS lacks"
+                );
             }
         }
     }

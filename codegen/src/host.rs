@@ -49,9 +49,16 @@ impl fmt::Display for HostError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoCompiler(e) => {
-                write!(f, "the host executor needs a C++ compiler ({e}): install g++ or set CXX, or switch feature host-executor off")
+                write!(
+                    f,
+                    "the host executor needs a C++ compiler ({e}): install g++ or set CXX, or switch feature host-executor off"
+                )
             }
-            Self::Compile { kernel, command, stderr } => write!(f, "{kernel} does not compile for the host\n  {command}\n{stderr}"),
+            Self::Compile {
+                kernel,
+                command,
+                stderr,
+            } => write!(f, "{kernel} does not compile for the host\n  {command}\n{stderr}"),
             Self::Io(e) => write!(f, "compiling for the host executor: {e}"),
         }
     }
@@ -63,22 +70,46 @@ impl std::error::Error for HostError {}
 ///
 /// # Errors
 /// The first text that does not compile.
-pub fn compile(texts: &[(&str, &str)], headers: &Path, headers_digest: &str, cache: &Path, library: &str, env: &Env) -> Result<(), HostError> {
+pub fn compile(
+    texts: &[(&str, &str)],
+    headers: &Path,
+    headers_digest: &str,
+    cache: &Path,
+    library: &str,
+    env: &Env,
+) -> Result<(), HostError> {
     let mut build = cc::Build::new();
-    build.cpp(true).cpp_link_stdlib(None).warnings(false).cargo_metadata(true);
-    let tool = build.try_get_compiler().map_err(|e| HostError::NoCompiler(e.to_string()))?;
-    let identity = format!("{}\n{}\n{headers_digest}\n{}", tool.path().display(), version(tool.path()), FLAGS.join(" "));
+    build
+        .cpp(true)
+        .cpp_link_stdlib(None)
+        .warnings(false)
+        .cargo_metadata(true);
+    let tool = build
+        .try_get_compiler()
+        .map_err(|e| HostError::NoCompiler(e.to_string()))?;
+    let identity = format!(
+        "{}\n{}\n{headers_digest}\n{}",
+        tool.path().display(),
+        version(tool.path()),
+        FLAGS.join(" ")
+    );
     fs::create_dir_all(cache).map_err(HostError::Io)?;
     let jobs: Vec<(String, PathBuf, PathBuf)> = texts
         .iter()
         .map(|(symbol, text)| {
             let key = sha256::hex(format!("{identity}\n{text}").as_bytes());
-            ((*symbol).to_owned(), cache.join(format!("{key}.cpp")), cache.join(format!("{key}.o")))
+            (
+                (*symbol).to_owned(),
+                cache.join(format!("{key}.cpp")),
+                cache.join(format!("{key}.o")),
+            )
         })
         .collect();
     let next = AtomicUsize::new(0);
     let run = || -> Result<(), HostError> {
-        while let Some((job, (_, text))) = Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|i| jobs.get(i).zip(texts.get(i))) {
+        while let Some((job, (_, text))) =
+            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|i| jobs.get(i).zip(texts.get(i)))
+        {
             let (symbol, source, object) = job;
             if !object.exists() {
                 write_if_changed(source, text.as_bytes()).map_err(HostError::Io)?;
@@ -88,21 +119,38 @@ pub fn compile(texts: &[(&str, &str)], headers: &Path, headers_digest: &str, cac
         Ok(())
     };
     let results: Vec<Result<(), HostError>> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..env.jobs().clamp(1, texts.len().max(1))).map(|_| scope.spawn(run)).collect();
-        workers.into_iter().map(|w| w.join().unwrap_or_else(|_| Err(HostError::Io(io::Error::other("a worker panicked"))))).collect()
+        let workers: Vec<_> = (0..env.jobs().clamp(1, texts.len().max(1)))
+            .map(|_| scope.spawn(run))
+            .collect();
+        workers
+            .into_iter()
+            .map(|w| {
+                w.join()
+                    .unwrap_or_else(|_| Err(HostError::Io(io::Error::other("a worker panicked"))))
+            })
+            .collect()
     });
     results.into_iter().collect::<Result<Vec<()>, _>>()?;
     for (_, _, object) in &jobs {
         build.object(object);
     }
-    build.try_compile(library).map_err(|e| HostError::NoCompiler(e.to_string()))
+    build
+        .try_compile(library)
+        .map_err(|e| HostError::NoCompiler(e.to_string()))
 }
 
 /// Compiles next to the object and renames, so that an interrupted build leaves nothing half-made.
 fn compile_one(symbol: &str, source: &Path, object: &Path, headers: &Path, compiler: &Path) -> Result<(), HostError> {
     let unfinished = object.with_extension(format!("{}.tmp", std::process::id()));
     let mut command = Command::new(compiler);
-    command.args(FLAGS).arg("-I").arg(headers).args(["-x", "c++"]).arg(source).arg("-o").arg(&unfinished);
+    command
+        .args(FLAGS)
+        .arg("-I")
+        .arg(headers)
+        .args(["-x", "c++"])
+        .arg(source)
+        .arg("-o")
+        .arg(&unfinished);
     let output = command.output().map_err(HostError::Io)?;
     if !output.status.success() {
         return Err(HostError::Compile {
@@ -116,5 +164,7 @@ fn compile_one(symbol: &str, source: &Path, object: &Path, headers: &Path, compi
 
 fn version(compiler: &Path) -> String {
     let output = Command::new(compiler).arg("--version").output();
-    output.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default()
+    output
+        .map(|o| String::from_utf8_lossy(&o.stdout).into_owned())
+        .unwrap_or_default()
 }

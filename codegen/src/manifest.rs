@@ -121,9 +121,15 @@ pub enum ManifestError {
 impl fmt::Display for ManifestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io(e) => write!(f, "no build manifest ({e}): does build.rs call topoforge_codegen::Forge?"),
+            Self::Io(e) => write!(
+                f,
+                "no build manifest ({e}): does build.rs call topoforge_codegen::Forge?"
+            ),
             Self::Syntax(e) => write!(f, "the build manifest is damaged ({e}): rebuild"),
-            Self::Format(found) => write!(f, "the build manifest has format {found}, this version reads {FORMAT}: rebuild with matching versions"),
+            Self::Format(found) => write!(
+                f,
+                "the build manifest has format {found}, this version reads {FORMAT}: rebuild with matching versions"
+            ),
         }
     }
 }

@@ -31,7 +31,11 @@ pub struct Selection {
 
 /// Plans a topology with peer edges, or host-staged where it has none.
 pub fn policy(topology: &Topology) -> EdgePolicy {
-    if topology.is_peer_connected() { EdgePolicy::Peer } else { EdgePolicy::Host }
+    if topology.is_peer_connected() {
+        EdgePolicy::Peer
+    } else {
+        EdgePolicy::Host
+    }
 }
 
 /// The planner's options for a partials policy.
@@ -40,7 +44,14 @@ pub fn options(topology: &Topology, partials: Partials) -> PlanOptions {
         Partials::F16 => 2,
         Partials::F32 => 4,
     };
-    PlanOptions { widths: Widths { element: 2, partials: width }, policy: policy(topology), ..PlanOptions::default() }
+    PlanOptions {
+        widths: Widths {
+            element: 2,
+            partials: width,
+        },
+        policy: policy(topology),
+        ..PlanOptions::default()
+    }
 }
 
 /// One candidate of the selection: where it stands on its shortlist decides what the budget drops.
@@ -55,8 +66,10 @@ struct Wanted<'p> {
 
 /// Everything that a family compiles.
 pub fn select(topology: &Topology) -> Selection {
-    let plans: Vec<(Partials, Plan)> =
-        [Partials::F16, Partials::F32].into_iter().map(|p| (p, plan(topology, &options(topology, p)))).collect();
+    let plans: Vec<(Partials, Plan)> = [Partials::F16, Partials::F32]
+        .into_iter()
+        .map(|p| (p, plan(topology, &options(topology, p))))
+        .collect();
     let mut wanted = Vec::new();
     for (partials, plan) in &plans {
         for class in &plan.classes {
@@ -65,7 +78,14 @@ pub fn select(topology: &Topology) -> Selection {
                 for (position, ranked) in list.iter().enumerate() {
                     for protocol in protocols(&ranked.schedule, bound) {
                         let position = if baseline { 0 } else { position };
-                        wanted.push(Wanted { position, bound, schedule: &ranked.schedule, protocol, partials: *partials, baseline });
+                        wanted.push(Wanted {
+                            position,
+                            bound,
+                            schedule: &ranked.schedule,
+                            protocol,
+                            partials: *partials,
+                            baseline,
+                        });
                     }
                 }
             }
@@ -107,7 +127,12 @@ fn protocols(schedule: &Schedule, bound: u64) -> Vec<Protocol> {
 fn add(selection: &mut Selection, w: &Wanted<'_>, lowered: &Lowered, staged: bool) {
     // A kernel that serves both policies is compiled once, from the f16 plan.
     let partials = if lowered.serves_both_partials {
-        if w.partials == Partials::F32 && selection.variants.iter().any(|v| v.schedule == w.schedule.name && v.protocol == w.protocol) {
+        if w.partials == Partials::F32
+            && selection
+                .variants
+                .iter()
+                .any(|v| v.schedule == w.schedule.name && v.protocol == w.protocol)
+        {
             return mark(selection, w, Partials::F16);
         }
         vec![Partials::F16, Partials::F32]
@@ -122,10 +147,15 @@ fn add(selection: &mut Selection, w: &Wanted<'_>, lowered: &Lowered, staged: boo
     }
     let new = !selection.kernels.contains_key(&lowered.kernel.hash);
     if new && selection.kernels.len() >= MAX_KERNELS {
-        selection.dropped.push(format!("{name}: over the budget of {MAX_KERNELS} kernels a family"));
+        selection
+            .dropped
+            .push(format!("{name}: over the budget of {MAX_KERNELS} kernels a family"));
         return;
     }
-    selection.kernels.entry(lowered.kernel.hash.clone()).or_insert_with(|| lowered.kernel.clone());
+    selection
+        .kernels
+        .entry(lowered.kernel.hash.clone())
+        .or_insert_with(|| lowered.kernel.clone());
     selection.variants.push(VariantEntry {
         name,
         schedule: w.schedule.name.clone(),

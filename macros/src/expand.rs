@@ -36,7 +36,12 @@ pub(crate) fn families(folder: &LitStr) -> TokenStream {
         return error(folder.span(), &text);
     }
     let mut errors: Vec<TokenStream> = manifest.faults.iter().map(|f| error(folder.span(), &f.text)).collect();
-    errors.extend(manifest.families.iter().filter_map(|f| changed(f).map(|text| error(folder.span(), &text))));
+    errors.extend(
+        manifest
+            .families
+            .iter()
+            .filter_map(|f| changed(f).map(|text| error(folder.span(), &text))),
+    );
     if !errors.is_empty() {
         return quote!({ #(#errors;)* });
     }
@@ -45,7 +50,11 @@ pub(crate) fn families(folder: &LitStr) -> TokenStream {
         let symbol = format_ident!("{}", k.kernel.symbol);
         quote!(fn #symbol(thread: *mut ::core::ffi::c_void, params: *const ::core::ffi::c_void);)
     });
-    let externs = if manifest.host { quote!(unsafe extern "C" { #(#externs)* }) } else { TokenStream::new() };
+    let externs = if manifest.host {
+        quote!(unsafe extern "C" { #(#externs)* })
+    } else {
+        TokenStream::new()
+    };
     let families = manifest.families.iter().map(family);
     let build = build_info(&manifest);
     quote!({
@@ -63,8 +72,14 @@ fn changed(family: &FamilyEntry) -> Option<String> {
     let path = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR")?).join(&family.path);
     match std::fs::read(&path) {
         Ok(bytes) if sha256::hex(&bytes) == family.descriptor => None,
-        Ok(_) => Some(format!("{}:1:1: changed since the build script ran: build again", family.file)),
-        Err(e) => Some(format!("{}:1:1: was compiled but cannot be read now ({e}): build again", family.file)),
+        Ok(_) => Some(format!(
+            "{}:1:1: changed since the build script ran: build again",
+            family.file
+        )),
+        Err(e) => Some(format!(
+            "{}:1:1: was compiled but cannot be read now ({e}): build again",
+            family.file
+        )),
     }
 }
 
@@ -92,14 +107,18 @@ fn kernel_name(hash: &str) -> Ident {
 fn kernel(entry: &KernelEntry, host: bool) -> TokenStream {
     let k = &entry.kernel;
     let (name, hash, symbol) = (kernel_name(&k.hash), &k.hash, &k.symbol);
-    let (puts, gets, inputs) = (k.puts, k.gets, k.inputs);
+    let (puts, gets, inputs, tables) = (k.puts, k.gets, k.inputs, k.tables);
     let protocol = protocol(k.protocol);
     let images = entry.images.iter().map(|file| {
         let file = format!("/{file}");
         quote!(::topoforge::image!(concat!(env!("OUT_DIR"), #file)))
     });
     let function = format_ident!("{}", k.symbol);
-    let host = if host { quote!(::core::option::Option::Some(#function)) } else { quote!(::core::option::Option::None) };
+    let host = if host {
+        quote!(::core::option::Option::Some(#function))
+    } else {
+        quote!(::core::option::Option::None)
+    };
     quote!(
         #[allow(non_upper_case_globals)]
         static #name: Kernel = Kernel {
@@ -109,6 +128,7 @@ fn kernel(entry: &KernelEntry, host: bool) -> TokenStream {
             puts: #puts,
             gets: #gets,
             inputs: #inputs,
+            tables: #tables,
             images: &[#(#images),*],
             host: #host,
         };
@@ -139,7 +159,11 @@ fn variant(v: &VariantEntry) -> TokenStream {
     let (name, schedule, chunks, stages, planes) = (&v.name, &v.schedule, v.chunks, v.stages, v.planes);
     let kernel = kernel_name(&v.kernel);
     let protocol = protocol(v.protocol);
-    let memory = if v.staged { quote!(Memory::Host) } else { quote!(Memory::Peer) };
+    let memory = if v.staged {
+        quote!(Memory::Host)
+    } else {
+        quote!(Memory::Peer)
+    };
     let partials = v.partials.iter().map(|p| match p {
         Partials::F16 => quote!(Partials::F16),
         Partials::F32 => quote!(Partials::F32),
@@ -165,10 +189,10 @@ fn variant(v: &VariantEntry) -> TokenStream {
 }
 
 fn rank_ports(r: &RankPorts) -> TokenStream {
-    let (program, gets) = (r.program, &r.gets);
+    let (program, gets, tables) = (r.program, &r.gets, &r.tables);
     let puts = r.puts.iter().map(|p| {
         let (peer, region) = (p.peer, p.region);
         quote!(PutPort { peer: #peer, region: #region })
     });
-    quote!(RankPorts { program: #program, puts: &[#(#puts),*], gets: &[#(#gets),*] })
+    quote!(RankPorts { program: #program, puts: &[#(#puts),*], gets: &[#(#gets),*], tables: &[#(#tables),*] })
 }

@@ -21,9 +21,15 @@ impl Parse for Query {
         let first = syn::Path::parse_mod_style(input)?;
         if input.peek(Token![,]) {
             input.parse::<Token![,]>()?;
-            return Ok(Self { set: Some(first), name: input.parse()? });
+            return Ok(Self {
+                set: Some(first),
+                name: input.parse()?,
+            });
         }
-        let name = first.get_ident().cloned().ok_or_else(|| syn::Error::new_spanned(&first, "expected a family's name, e.g. nvlink_pair"))?;
+        let name = first
+            .get_ident()
+            .cloned()
+            .ok_or_else(|| syn::Error::new_spanned(&first, "expected a family's name, e.g. nvlink_pair"))?;
         Ok(Self { set: None, name })
     }
 }
@@ -32,11 +38,17 @@ pub(crate) fn family(query: &Query) -> TokenStream {
     let name = query.name.to_string().replace('_', "-");
     let known = match &query.set {
         None => own_names(),
-        Some(_) => expand::manifest().map(|m| m.families.into_iter().map(|f| f.name).collect()).unwrap_or_default(),
+        Some(_) => expand::manifest()
+            .map(|m| m.families.into_iter().map(|f| f.name).collect())
+            .unwrap_or_default(),
     };
     if !known.contains(&name) {
         let near = nearest(&name, &known);
-        let hint = if near.is_empty() { format!("known: {}", known.join(", ")) } else { format!("did you mean {}?", near.join(" or ")) };
+        let hint = if near.is_empty() {
+            format!("known: {}", known.join(", "))
+        } else {
+            format!("did you mean {}?", near.join(" or "))
+        };
         let text = LitStr::new(&format!("no family `{name}`: {hint}"), query.name.span());
         return quote_spanned!(query.name.span() => ::core::compile_error!(#text));
     }
@@ -60,9 +72,16 @@ fn own_names() -> Vec<String> {
 
 /// At most three names within a third of the asked name's length.
 fn nearest(name: &str, known: &[String]) -> Vec<String> {
-    let mut near: Vec<(usize, &String)> = known.iter().map(|k| (distance(name, k), k)).filter(|(d, _)| *d <= name.len().div_ceil(3)).collect();
+    let mut near: Vec<(usize, &String)> = known
+        .iter()
+        .map(|k| (distance(name, k), k))
+        .filter(|(d, _)| *d <= name.len().div_ceil(3))
+        .collect();
     near.sort();
-    near.into_iter().take(3).map(|(_, k)| format!("`{}`", k.replace('-', "_"))).collect()
+    near.into_iter()
+        .take(3)
+        .map(|(_, k)| format!("`{}`", k.replace('-', "_")))
+        .collect()
 }
 
 fn distance(a: &str, b: &str) -> usize {

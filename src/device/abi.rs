@@ -169,7 +169,12 @@ impl ScratchLayout {
             Protocol::Pull => (64 * u64::from(PULL_MAX_BLOCKS), PULL_MAX_BLOCKS),
         };
         let regions = variant.ranks.get(rank).map_or(0, |r| r.gets.len() as u32);
-        Self { stride, region: region.next_multiple_of(128), regions, counters }
+        Self {
+            stride,
+            region: region.next_multiple_of(128),
+            regions,
+            counters,
+        }
     }
 
     /// Bytes of all slot regions.
@@ -194,7 +199,9 @@ pub fn ports(
 ) -> Vec<u64> {
     let kernel: &Kernel = variant.kernel;
     let mut ports = vec![0; kernel.ports()];
-    let Some(mine) = variant.ranks.get(rank) else { return ports };
+    let Some(mine) = variant.ranks.get(rank) else {
+        return ports;
+    };
     for (port, put) in ports.iter_mut().zip(mine.puts) {
         let peer = put.peer as usize;
         *port = scratch(peer) + layout(peer).region * u64::from(put.region);
@@ -203,8 +210,12 @@ pub fn ports(
     for region in 0..mine.gets.len().min(gets) {
         ports[puts + region] = scratch(rank) + layout(rank).region * region as u64;
     }
-    for (r, port) in ports[puts + gets..].iter_mut().enumerate() {
+    let first_table = puts + gets + kernel.inputs as usize;
+    for (r, port) in ports[puts + gets..first_table].iter_mut().enumerate() {
         *port = input(r);
+    }
+    for (port, word) in ports[first_table..].iter_mut().zip(mine.tables) {
+        *port = *word;
     }
     ports
 }

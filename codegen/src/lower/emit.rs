@@ -15,6 +15,8 @@ pub(super) struct Shape {
     pub puts: usize,
     pub gets: usize,
     pub inputs: usize,
+    pub tables: usize,
+    pub chunks: u32,
     pub planes: u32,
     pub stages: usize,
 }
@@ -26,7 +28,7 @@ const MAX_GATHER: usize = 8;
 pub(super) fn emit(shape: &Shape, programs: &[Program]) -> String {
     let mut text = String::with_capacity(4096);
     let header = shape.protocol.name();
-    let ports = shape.puts + shape.gets + shape.inputs;
+    let ports = shape.puts + shape.gets + shape.inputs + shape.tables;
     line(
         &mut text,
         0,
@@ -106,6 +108,22 @@ impl Body<'_> {
         }
     }
 
+    fn first_table(&self) -> usize {
+        self.shape.puts + self.shape.gets + self.shape.inputs
+    }
+
+    /// The chunk behind a slot: table bytes, since ranks that share a program know chunks in different orders.
+    fn chunk(&self, slot: u32) -> String {
+        if self.shape.chunks == 1 {
+            return "0u".into();
+        }
+        format!(
+            "tf_table(p.port[{}], {}u)",
+            self.first_table() as u32 + 1 + slot / 8,
+            slot % 8
+        )
+    }
+
     /// Ops that look the same in every protocol. `declared` registers have been declared before.
     fn local(&mut self, op: &Op, declared: bool) {
         let let_ = |body: &Self, reg: super::Reg| {
@@ -116,7 +134,24 @@ impl Body<'_> {
             }
         };
         let text = match op {
-            Op::Load { to, chunk } => format!("{} = tf_input(t, p.h, {chunk}u, column);", let_(self, *to)),
+            Op::Load { to, slot } => format!("{} = tf_input(t, p.h, {}, column);", let_(self, *to), self.chunk(*slot)),
+            Op::Fold { to, own, gets, stage } => {
+                let (kind, count) = (if self.type_of(*to) == "TfF32" { "f32" } else { "f16" }, gets.len());
+                let list: Vec<String> = gets.iter().map(|g| format!("r{}", g.0)).collect();
+                self.line(&format!(
+                    "const {} a{}[{count}] = {{{}}};",
+                    self.type_of(*own),
+                    to.0,
+                    list.join(", ")
+                ));
+                let table = self.first_table();
+                format!(
+                    "{} = tf_fold_{kind}(r{}, a{}, tf_table(p.port[{table}], {stage}u));",
+                    let_(self, *to),
+                    own.0,
+                    to.0
+                )
+            }
             Op::Sum { to, a, b } => {
                 let (a, b) = (a.0, b.0);
                 match self.program.widths[to.0 as usize] {
@@ -125,7 +160,7 @@ impl Body<'_> {
                 }
             }
             Op::Round { to, from } => format!("{} = tf_round(r{});", let_(self, *to), from.0),
-            Op::Store { chunk, from } => format!("tf_output(t, p.h, {chunk}u, column, r{});", from.0),
+            Op::Store { slot, from } => format!("tf_output(t, p.h, {}, column, r{});", self.chunk(*slot), from.0),
             Op::Put { .. } | Op::Get { .. } | Op::Read { .. } => return,
         };
         self.line(&text);

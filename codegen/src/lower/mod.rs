@@ -82,6 +82,8 @@ pub struct RankPorts {
     pub puts: Vec<PutPort>,
     /// The peer behind each get port.
     pub gets: Vec<u32>,
+    /// Bytes that the program reads: the own operand's place in each stage's folds, then the chunk behind each slot.
+    pub tables: Vec<u64>,
 }
 
 /// What a kernel's text and parameter block look like, shared by all variants with the same text.
@@ -93,12 +95,14 @@ pub struct KernelText {
     pub symbol: String,
     /// Its protocol.
     pub protocol: Protocol,
-    /// Ports: puts, then gets, then inputs.
+    /// Ports: puts, then gets, then inputs, then tables.
     pub puts: u32,
     /// See `puts`.
     pub gets: u32,
     /// See `puts`.
     pub inputs: u32,
+    /// See `puts`; words, not pointers.
+    pub tables: u32,
     /// The whole translation unit. Not stored in manifests.
     #[serde(skip)]
     pub text: String,
@@ -205,8 +209,8 @@ pub fn lower(
     let mut ranks = Vec::with_capacity(schedule.ranks);
     let tables = program::PortTables::of(schedule);
     for rank in 0..schedule.ranks {
-        let program = if pull {
-            Program::pulled(schedule, rank, wide)
+        let (program, positions) = if pull {
+            Program::pulled(schedule, rank, wide, &tables)
         } else {
             Program::pushed(schedule, rank, wide, &tables)
         };
@@ -214,15 +218,17 @@ pub fn lower(
             programs.push(program);
             programs.len() - 1
         });
-        ranks.push(tables.rank_ports(rank, index as u32, pull));
+        ranks.push(tables.rank_ports(rank, index as u32, positions, pull));
     }
     let puts = ranks.iter().map(|r| r.puts.len()).max().unwrap_or(0);
     let gets = ranks.iter().map(|r| r.gets.len()).max().unwrap_or(0);
     let inputs = if pull { schedule.ranks } else { 0 };
-    if puts + gets + inputs > MAX_PORTS {
+    let words = ranks.iter().map(|r| r.tables.len()).max().unwrap_or(0);
+    let ports = puts + gets + inputs + words;
+    if ports > MAX_PORTS {
         return Err(LowerError::TooManyPorts {
             schedule: schedule.name.clone(),
-            ports: puts + gets + inputs,
+            ports,
         });
     }
     let vectors = programs.iter().map(Program::widest_transfer).max().unwrap_or(1);
@@ -236,6 +242,8 @@ pub fn lower(
         puts,
         gets,
         inputs,
+        tables: words,
+        chunks: schedule.chunks,
         planes,
         stages: schedule.stages.len(),
     };
@@ -252,6 +260,7 @@ pub fn lower(
             puts: puts as u32,
             gets: gets as u32,
             inputs: inputs as u32,
+            tables: words as u32,
             text,
         },
         ranks,

@@ -15,17 +15,28 @@ use crate::steps::capture;
 /// A private view of the distribution's archive.
 pub struct Apt {
     folder: PathBuf,
+    /// What went wrong while the indexes were read; it may have been one that does not matter.
+    unread: Option<String>,
+}
+
+/// A part of the archive, by the licences in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Free software.
+    Free,
+    /// Software with a licence of its own.
+    Licensed,
 }
 
 impl Apt {
-    /// Reads the package index of the component that holds non-free software.
-    pub fn prepare(folder: &Path) -> Done<Apt> {
+    /// Reads the package index of one part of the archive.
+    pub fn prepare(folder: &Path, part: Part) -> Done<Apt> {
         for program in ["apt-get", "dpkg-deb"] {
             if !in_path(program) {
                 return Err(Failure::new(format!("this machine has no {program}")));
             }
         }
-        let component = component(&os_release("ID"), &os_release("ID_LIKE"))
+        let component = component(part, &os_release("ID"), &os_release("ID_LIKE"))
             .ok_or_else(|| Failure::new("this is neither Debian nor Ubuntu, whose archives have the compiler"))?;
         let sources = sources::for_component(&source_files(), &os_release("VERSION_CODENAME"), component);
         if sources.is_empty() {
@@ -33,8 +44,9 @@ impl Apt {
                 "apt's sources name no archive of this distribution's release",
             ));
         }
-        let apt = Apt {
+        let mut apt = Apt {
             folder: folder.to_owned(),
+            unread: None,
         };
         for name in ["lists/partial", "state", "cache/archives/partial", "parts", "out"] {
             let path = folder.join(name);
@@ -46,11 +58,7 @@ impl Apt {
         fs::write(&path, configuration(folder)).map_err(io("writing", &path))?;
         // One archive of several may be out of reach; whether it mattered shows when the package is asked for.
         let update = capture(apt.get().arg("update"), false);
-        if fs::read_dir(folder.join("lists")).into_iter().flatten().count() <= 1 {
-            return Err(update
-                .err()
-                .unwrap_or_else(|| Failure::new("apt read no package index")));
-        }
+        apt.unread = update.err().map(|failure| failure.to_string());
         Ok(apt)
     }
 
@@ -83,7 +91,13 @@ impl Apt {
             .find_map(|line| line.trim().strip_prefix("Candidate: "))
             .filter(|version| *version != "(none)")
             .map(str::to_owned)
-            .ok_or_else(|| Failure::new(format!("this distribution's archive has no {package}")))
+            .ok_or_else(|| {
+                let none = Failure::new(format!("apt knows no {package}"));
+                match &self.unread {
+                    Some(why) => none.tried(why),
+                    None => none,
+                }
+            })
     }
 
     fn get(&self) -> Command {
@@ -119,6 +133,8 @@ fn configuration(folder: &Path) -> String {
         ("APT::Sandbox::User", "root".to_owned()),
         ("APT::Get::AllowUnauthenticated", "false".to_owned()),
         ("Acquire::AllowInsecureRepositories", "false".to_owned()),
+        // Else an index that could not be read is a warning, and the exit status says nothing.
+        ("APT::Update::Error-Mode", "any".to_owned()),
         ("Acquire::Languages", "none".to_owned()),
         ("Acquire::Retries", "2".to_owned()),
         ("Acquire::http::Timeout", "30".to_owned()),
@@ -129,16 +145,17 @@ fn configuration(folder: &Path) -> String {
     text
 }
 
-/// Where each distribution keeps software with a licence of its own.
-fn component(id: &str, like: &str) -> Option<&'static str> {
-    for word in std::iter::once(id).chain(like.split_whitespace()) {
-        match word {
-            "ubuntu" => return Some("multiverse"),
-            "debian" => return Some("non-free"),
-            _ => {}
-        }
-    }
-    None
+/// What each distribution calls the parts.
+fn component(part: Part, id: &str, like: &str) -> Option<&'static str> {
+    let distribution = std::iter::once(id)
+        .chain(like.split_whitespace())
+        .find(|word| ["ubuntu", "debian"].contains(word))?;
+    Some(match (distribution, part) {
+        ("ubuntu", Part::Licensed) => "multiverse",
+        ("ubuntu", Part::Free) => "main universe",
+        (_, Part::Licensed) => "non-free",
+        (_, Part::Free) => "main",
+    })
 }
 
 fn os_release(key: &str) -> String {
@@ -171,10 +188,12 @@ mod tests {
 
     #[test]
     fn each_distribution_has_its_component() {
-        assert_eq!(component("debian", ""), Some("non-free"));
-        assert_eq!(component("ubuntu", "debian"), Some("multiverse"));
-        assert_eq!(component("linuxmint", "ubuntu debian"), Some("multiverse"));
-        assert_eq!(component("fedora", ""), None);
+        let licensed = |id, like| component(Part::Licensed, id, like);
+        assert_eq!(licensed("debian", ""), Some("non-free"));
+        assert_eq!(licensed("ubuntu", "debian"), Some("multiverse"));
+        assert_eq!(licensed("linuxmint", "ubuntu debian"), Some("multiverse"));
+        assert_eq!(licensed("fedora", ""), None);
+        assert_eq!(component(Part::Free, "debian", ""), Some("main"));
     }
 
     #[test]

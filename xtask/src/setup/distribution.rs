@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::apt::{self, Apt};
+use super::apt::{self, Apt, Part};
 use super::wheels::Pip;
 use super::{Fetched, layout, pins};
 use crate::failure::{Done, Failure};
@@ -15,7 +15,7 @@ const PACKAGE: &str = "nvidia-cuda-toolkit";
 
 /// Fetches and lays out.
 pub(super) fn fetch(temporary: &Path) -> Done<Fetched> {
-    let apt = Apt::prepare(&temporary.join("apt"))?;
+    let apt = Apt::prepare(&temporary.join("apt"), Part::Licensed)?;
     let version = apt.candidate(PACKAGE)?;
     let release = release(&version)
         .ok_or_else(|| Failure::new(format!("{PACKAGE} has a version that cannot be read: {version}")))?;
@@ -34,7 +34,7 @@ pub(super) fn fetch(temporary: &Path) -> Done<Fetched> {
     let digest = pins::check(&package)?;
     let root = temporary.join("package");
     apt::unpack(&package, &root)?;
-    let pip = Pip::find(Some((&apt, temporary)))?;
+    let pip = Pip::find(Some(temporary))?;
     let wheels = temporary.join("wheels");
     let mut fetched = pip.fetch(&headers, &temporary.join("download"), &wheels)?;
     let name = package.file_name().unwrap_or_default().to_string_lossy().into_owned();

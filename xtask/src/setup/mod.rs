@@ -76,6 +76,10 @@ impl Ready {
         for toolkit in &self.toolkits {
             println!("CUDA {} {}", toolkit.full_version, toolkit.nvcc.display());
         }
+        if self.toolkits.is_empty() {
+            println!("no CUDA compiler: builds have no kernels");
+            return;
+        }
         let archs: Vec<String> = self.plan.archs().iter().map(|arch| format!("sm_{arch}")).collect();
         println!("builds {}", archs.join(" "));
         for left in &self.plan.left_out {
@@ -101,9 +105,11 @@ pub fn run(wish: Wish) -> Done<Ready> {
     }
     if fetching {
         if wish.distribution && !has(&folder, &["cuda-11.", "cuda-12."]) {
+            refuse_offline()?;
             fetch(&folder, distribution::fetch)?;
         }
         if wish.cuda13 && !has(&folder, &["cuda-13."]) {
+            refuse_offline()?;
             fetch(&folder, cuda13::fetch)?;
         }
         return ready(&env, &folder);
@@ -116,6 +122,7 @@ pub fn run(wish: Wish) -> Done<Ready> {
         "    no nvcc in TOPOFORGE_NVCC, NVCC, CUDA_HOME, CUDA_PATH, PATH or {}",
         folder.display()
     );
+    refuse_offline()?;
     if let Err(first) = fetch(&folder, distribution::fetch) {
         eprintln!("    {first}");
         eprintln!(
@@ -140,6 +147,16 @@ pub fn run(wish: Wish) -> Done<Ready> {
         )));
     }
     Ok(found)
+}
+
+fn refuse_offline() -> Done {
+    if std::env::var("CARGO_NET_OFFLINE").is_ok_and(|value| value == "true") {
+        return Err(
+            Failure::new("a CUDA compiler has to be fetched, and CARGO_NET_OFFLINE forbids it")
+                .todo("unset it, name an nvcc with TOPOFORGE_NVCC, or build without kernels: TOPOFORGE_NVCC=none"),
+        );
+    }
+    Ok(())
 }
 
 fn ready(env: &Env, folder: &Path) -> Done<Ready> {
@@ -178,9 +195,6 @@ struct Fetched {
 
 /// Runs a fetch in a folder of its own and moves the result into place in one step.
 fn fetch(folder: &Path, how: fn(&Path) -> Done<Fetched>) -> Done {
-    if std::env::var("CARGO_NET_OFFLINE").is_ok_and(|value| value == "true") {
-        return Err(Failure::new("nothing is fetched while CARGO_NET_OFFLINE is set"));
-    }
     sweep(folder);
     let temporary = folder.join(format!(".fetch-{}", std::process::id()));
     fs::create_dir_all(&temporary).map_err(io("making", &temporary))?;

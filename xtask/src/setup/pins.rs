@@ -30,6 +30,22 @@ const SHA256: &[(&str, &str)] = &[
         "e53bf160b6b660819cb6e4a9da2cc89e6aa2329858299780a2459780a2b8d012",
     ),
     (
+        "nvidia-cuda-toolkit_12.4.131~12.4.1-2_amd64.deb",
+        "cd5fe85aee38d108b315f408a688641478f2402622a10c677478eb7a6c4e5319",
+    ),
+    (
+        "nvidia_cuda_nvcc_cu12-12.4.131-py3-none-manylinux2014_x86_64.whl",
+        "e4c9a35435c3b0e36c6397c5696334c9ea6650e524736cbd1c5d345ea099bb04",
+    ),
+    (
+        "nvidia_cuda_runtime_cu12-12.4.127-py3-none-manylinux2014_x86_64.whl",
+        "64403288fa2136ee8e467cdc9c9427e0434110899d07c779f25b5c068934faa5",
+    ),
+    (
+        "nvidia_cuda_cccl_cu12-12.4.127.post1-py3-none-manylinux2014_x86_64.whl",
+        "2027fa5fc75fbee703bf24e8275a40a605cf94a3e8fef8a7187897d49b34facb",
+    ),
+    (
         "nvidia_cuda_nvcc-13.0.88-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.whl",
         "56fe502eb77625a12f25172caa3cdddb4e4c8ba2c8c17dba44b164761b380f03",
     ),

@@ -15,8 +15,8 @@ pub struct Pip {
 }
 
 impl Pip {
-    /// Looks for pip; where there is none, takes the distribution's package of it through `archive`, unpacked.
-    pub fn find(archive: Option<(&apt::Apt, &Path)>) -> Done<Pip> {
+    /// Looks for pip; where there is none and `temporary` is given, unpacks the distribution's package of it there.
+    pub fn find(temporary: Option<&Path>) -> Done<Pip> {
         capture(Command::new("python3").arg("--version"), false).map_err(|_| {
             Failure::new("python3 is not installed, and it unpacks the packages").todo("install python3")
         })?;
@@ -30,17 +30,18 @@ impl Pip {
             }
         }
         let missing = || Failure::new("pip is not installed").todo("install python3-pip");
-        let (apt, folder) = archive.ok_or_else(missing)?;
-        let package = apt
-            .download("python3-pip")
-            .map_err(|failure| missing().tried(failure.to_string()))?;
+        let folder = temporary.ok_or_else(missing)?;
+        let fault = |failure: Failure| missing().tried(failure.to_string());
+        let package = apt::Apt::prepare(&folder.join("apt-free"), apt::Part::Free)
+            .and_then(|apt| apt.download("python3-pip"))
+            .map_err(fault)?;
         let root = folder.join("pip");
         apt::unpack(&package, &root)?;
         let pip = Pip {
             start: ["python3", "-m", "pip"].map(str::to_owned).to_vec(),
             python_path: Some(root.join("usr/lib/python3/dist-packages")),
         };
-        capture(pip.command().arg("--version"), false).map_err(|failure| missing().tried(failure.to_string()))?;
+        capture(pip.command().arg("--version"), false).map_err(fault)?;
         Ok(pip)
     }
 

@@ -120,7 +120,11 @@ pub(super) fn run(
     }
     let params = collective.params(chain.bytes, chain.in_place);
     let total = chain.calls as usize * replays(chain.mode) as usize;
-    let state = |_| Rank { phase: Phase::Arrive, done: 0, outputs: Vec::with_capacity(total) };
+    let state = |_| Rank {
+        phase: Phase::Arrive,
+        done: 0,
+        outputs: Vec::with_capacity(total),
+    };
     let mut streams = ChainStreams {
         collective: &*collective,
         chain,
@@ -128,14 +132,24 @@ pub(super) fn run(
         ranks: (0..ranks).map(state).collect(),
         mixed: Vec::new(),
     };
-    let grid = Grid { kernel: collective.kernel, params: &params, geometry: chain.geometry };
+    let grid = Grid {
+        kernel: collective.kernel,
+        params: &params,
+        geometry: chain.geometry,
+    };
     schedule::drive(&machine, &grid, pace, stacks, &mut streams);
-    let mut by_rank = streams.ranks.into_iter().map(|r| r.outputs.into_iter()).collect::<Vec<_>>();
+    let mut by_rank = streams
+        .ranks
+        .into_iter()
+        .map(|r| r.outputs.into_iter())
+        .collect::<Vec<_>>();
     if let Err(error) = collective.verdict() {
         collective.dead = true;
         return Err(error);
     }
-    Ok((0..total).map(|_| by_rank.iter_mut().filter_map(Iterator::next).collect()).collect())
+    Ok((0..total)
+        .map(|_| by_rank.iter_mut().filter_map(Iterator::next).collect())
+        .collect())
 }
 
 fn replays(mode: Mode) -> u32 {
@@ -158,7 +172,10 @@ pub(super) fn check(collective: &Collective, chain: &Chain<'_>, max_threads: u32
         return misuse(format!("{bytes} bytes are no payload: give a positive, even number"));
     }
     if bytes > prepared.max_bytes {
-        return misuse(format!("{bytes} bytes are more than the {} prepared for", prepared.max_bytes));
+        return misuse(format!(
+            "{bytes} bytes are more than the {} prepared for",
+            prepared.max_bytes
+        ));
     }
     if chain.calls == 0 || replays(chain.mode) == 0 {
         return misuse("a chain has at least one call and one replay".into());
@@ -167,16 +184,27 @@ pub(super) fn check(collective: &Collective, chain: &Chain<'_>, max_threads: u32
         return misuse(format!("{} inputs for {ranks} ranks", chain.inputs.len()));
     }
     if let Some((rank, input)) = chain.inputs.iter().enumerate().find(|(_, i)| i.len() as u64 != bytes) {
-        return misuse(format!("the input of rank {rank} has {} bytes instead of {bytes}", input.len()));
+        return misuse(format!(
+            "the input of rank {rank} has {} bytes instead of {bytes}",
+            input.len()
+        ));
     }
     if chain.in_place && !collective.variant.in_place() {
-        return misuse(format!("`{}` reads peers' inputs: it cannot run in place", collective.variant.name));
+        return misuse(format!(
+            "`{}` reads peers' inputs: it cannot run in place",
+            collective.variant.name
+        ));
     }
     if geometry.threads != prepared.threads {
-        return misuse(format!("blocks of {} threads, but prepared for {}", geometry.threads, prepared.threads));
+        return misuse(format!(
+            "blocks of {} threads, but prepared for {}",
+            geometry.threads, prepared.threads
+        ));
     }
     if geometry.blocks == 0 || u64::from(geometry.blocks) * u64::from(geometry.threads) > u64::from(max_threads) {
-        return misuse(format!("geometry {geometry}: at least one block, at most {max_threads} threads a rank here"));
+        return misuse(format!(
+            "geometry {geometry}: at least one block, at most {max_threads} threads a rank here"
+        ));
     }
     if chain.skew.is_some_and(|(rank, _)| rank >= ranks) {
         return misuse(format!("skew of a rank that is not among {ranks}"));

@@ -42,19 +42,33 @@ impl Collective {
             return Err(DeviceError::Unavailable { reason });
         };
         let too_large = || DeviceError::Misuse {
-            reason: format!("{} bytes a rank are more than the host executor can hold", preparation.max_bytes),
+            reason: format!(
+                "{} bytes a rank are more than the host executor can hold",
+                preparation.max_bytes
+            ),
         };
         let map = Map::new(variant, preparation.max_bytes, preparation.threads).ok_or_else(too_large)?;
         // Stores under way and lines are numbered in 32 bits.
         u32::try_from(map.bytes / 16).map_err(|_| too_large())?;
         let maps = map.ranks.iter().map(|r| r.map).collect();
-        let plant = preparation.fault.map(|fault| Plant::new(fault, variant, maps)).transpose()?;
+        let plant = preparation
+            .fault
+            .map(|fault| Plant::new(fault, variant, maps))
+            .transpose()?;
         let arena = Arena::new(map.bytes).ok_or_else(too_large)?;
         let aborts = map.ranks.iter().map(|r| r.abort).collect();
         let remember = variant.protocol != Protocol::Packet;
         let machine = Machine::new(arena, variant.ranks.len(), aborts, remember, plant);
         let machine = Rc::new(RefCell::new(machine));
-        let made = Self { variant, kernel, preparation: *preparation, map, machine, dead: false, first_counter };
+        let made = Self {
+            variant,
+            kernel,
+            preparation: *preparation,
+            map,
+            machine,
+            dead: false,
+            first_counter,
+        };
         made.fill(deadline_ns);
         Ok(made)
     }
@@ -79,7 +93,13 @@ impl Collective {
                 count += 1;
             }
             let status = base + r.status as u64;
-            let control = Control { deadline_ns, status, claimed: 0, peers: count, peer_abort };
+            let control = Control {
+                deadline_ns,
+                status,
+                claimed: 0,
+                peers: count,
+                peer_abort,
+            };
             arena.write(r.control, &control.to_bytes());
             self.set_counters(rank, arena);
         }
@@ -122,8 +142,13 @@ impl Collective {
                 program: self.variant.ranks[rank].program,
             };
             let scratch = |peer: usize| address(of(peer).map.slots);
-            let ports =
-                abi::ports(self.variant, rank, |p| of(p).map.layout, scratch, |p| address(of(p).map.input));
+            let ports = abi::ports(
+                self.variant,
+                rank,
+                |p| of(p).map.layout,
+                scratch,
+                |p| address(of(p).map.input),
+            );
             Rc::new(Params::new(header, &ports))
         };
         (0..self.map.ranks.len()).map(build).collect()
@@ -140,10 +165,14 @@ impl Collective {
     pub(super) fn verdict(&self) -> Result<(), DeviceError> {
         let machine = self.machine.borrow();
         if let Some(what) = machine.fault() {
-            return Err(DeviceError::Misuse { reason: format!("`{}`: {what}", self.variant.name) });
+            return Err(DeviceError::Misuse {
+                reason: format!("`{}`: {what}", self.variant.name),
+            });
         }
         if let Some(what) = self.map.overrun(&machine.arena) {
-            return Err(DeviceError::Misuse { reason: format!("`{}`: {what}", self.variant.name) });
+            return Err(DeviceError::Misuse {
+                reason: format!("`{}`: {what}", self.variant.name),
+            });
         }
         match self.missing(&machine) {
             Some(timeout) => Err(timeout),
@@ -159,7 +188,14 @@ impl Collective {
             u32::from_ne_bytes(word)
         };
         let [state, rank, port, stage, counter, column] = std::array::from_fn(&mut field);
-        (state == 1).then_some(Status { state, rank, port, stage, counter, column })
+        (state == 1).then_some(Status {
+            state,
+            rank,
+            port,
+            stage,
+            counter,
+            column,
+        })
     }
 
     /// The report that says most. Ranks that wait for a waiting rank are innocent: follow the chain to the one that
@@ -180,6 +216,11 @@ impl Collective {
             }
         }
         let status = reports[rank]?;
-        Some(DeviceError::Timeout { rank, peer: peer_of(rank, &status), stage: status.stage, column: status.column })
+        Some(DeviceError::Timeout {
+            rank,
+            peer: peer_of(rank, &status),
+            stage: status.stage,
+            column: status.column,
+        })
     }
 }

@@ -45,18 +45,35 @@ impl Plant {
     pub(super) fn new(fault: Fault, variant: &Variant, ranks: Vec<RankMap>) -> Result<Self, DeviceError> {
         let cannot = |reason: String| Err(DeviceError::Unavailable { reason });
         if variant.protocol == Protocol::Pull && fault == Fault::SingleBuffer {
-            return cannot(format!("{fault:?} means nothing for `{}`: pull keeps no slots", variant.name));
+            return cannot(format!(
+                "{fault:?} means nothing for `{}`: pull keeps no slots",
+                variant.name
+            ));
         }
         if variant.protocol == Protocol::Packet && matches!(fault, Fault::NoFence | Fault::NoBarrier) {
-            return cannot(format!("{fault:?} means nothing for `{}`: packets need neither", variant.name));
+            return cannot(format!(
+                "{fault:?} means nothing for `{}`: packets need neither",
+                variant.name
+            ));
         }
-        let first_put = (0..).zip(variant.ranks).find_map(|(rank, ports)| Some((rank, ports.puts.first()?)));
+        let first_put = (0..)
+            .zip(variant.ranks)
+            .find_map(|(rank, ports)| Some((rank, ports.puts.first()?)));
         let Some((from, put)) = first_put else {
             return cannot(format!("`{}` puts nothing: no fault can be planted", variant.name));
         };
-        let half = ranks.iter().map(|r| 16 * variant.planes as usize * r.layout.stride as usize).collect();
+        let half = ranks
+            .iter()
+            .map(|r| 16 * variant.planes as usize * r.layout.stride as usize)
+            .collect();
         let dropped = (from, put.peer as usize, put.region as usize);
-        Ok(Self { fault, protocol: variant.protocol, ranks, half, dropped })
+        Ok(Self {
+            fault,
+            protocol: variant.protocol,
+            ranks,
+            half,
+            dropped,
+        })
     }
 
     pub(super) fn no_fence(&self) -> bool {
@@ -69,9 +86,15 @@ impl Plant {
 
     fn slot(&self, offset: usize) -> Option<Slot> {
         self.ranks.iter().enumerate().find_map(|(owner, map)| {
-            let at = offset.checked_sub(map.slots).filter(|&at| at < map.layout.slots_bytes() as usize)?;
+            let at = offset
+                .checked_sub(map.slots)
+                .filter(|&at| at < map.layout.slots_bytes() as usize)?;
             let region = map.layout.region as usize;
-            Some(Slot { owner, region: at / region, within: at % region })
+            Some(Slot {
+                owner,
+                region: at / region,
+                within: at % region,
+            })
         })
     }
 
@@ -89,7 +112,11 @@ impl Plant {
                     && slot.within < 2 * self.half[slot.owner]
                 {
                     // A packet's upper word is its counter: it still arrives.
-                    let end = if self.protocol == Protocol::Packet { 4 } else { data.len() };
+                    let end = if self.protocol == Protocol::Packet {
+                        4
+                    } else {
+                        data.len()
+                    };
                     data[..end].fill(0);
                 }
                 offset

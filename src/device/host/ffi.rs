@@ -37,7 +37,14 @@ struct HostThread {
     executor: *mut c_void,
 }
 
-static OPS: HostOps = HostOps { store, load, fence, barrier, relax, clock_ns };
+static OPS: HostOps = HostOps {
+    store,
+    load,
+    fence,
+    barrier,
+    relax,
+    clock_ns,
+};
 
 /// What `HostThread::executor` points to; lies on the fiber's own stack.
 struct Link {
@@ -144,15 +151,35 @@ impl Fiber {
         let shared = Rc::as_ptr(machine);
         let block = params.as_ptr().cast::<c_void>();
         let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
-            let mut link = Link { yielder, machine: shared, fiber };
-            let Place { thread, threads, block: index, blocks } = place;
+            let mut link = Link {
+                yielder,
+                machine: shared,
+                fiber,
+            };
+            let Place {
+                thread,
+                threads,
+                block: index,
+                blocks,
+            } = place;
             let executor = (&raw mut link).cast();
-            let mut handle = HostThread { thread, threads, block: index, blocks, ops: &OPS, executor };
+            let mut handle = HostThread {
+                thread,
+                threads,
+                block: index,
+                blocks,
+                ops: &OPS,
+                executor,
+            };
             // SAFETY: the registry's kernels have this signature; the handle outlives the call, and the parameter block
             // is kept by `Fiber` and has as many ports as the kernel takes.
             unsafe { kernel((&raw mut handle).cast(), block) };
         });
-        Self { coroutine: Some(coroutine), _machine: machine.clone(), _params: params.clone() }
+        Self {
+            coroutine: Some(coroutine),
+            _machine: machine.clone(),
+            _params: params.clone(),
+        }
     }
 
     /// Runs until the next pause; true when the kernel has returned. The machine must not be borrowed.
@@ -247,7 +274,9 @@ impl Arena {
     pub(super) fn first_not(&self, offset: usize, bytes: usize, byte: u8) -> Option<usize> {
         let at = self.at(offset, bytes)?;
         // SAFETY: checked range, read one byte at a time.
-        (0..bytes).find(|&i| unsafe { at.add(i).read() } != byte).map(|i| offset + i)
+        (0..bytes)
+            .find(|&i| unsafe { at.add(i).read() } != byte)
+            .map(|i| offset + i)
     }
 }
 

@@ -41,7 +41,11 @@ pub(super) struct Map {
 impl Map {
     /// None when a size does not fit the address space.
     pub(super) fn new(variant: &Variant, max_bytes: u64, threads: u32) -> Option<Self> {
-        let mut map = Self { ranks: Vec::new(), regions: Vec::new(), bytes: GUARD };
+        let mut map = Self {
+            ranks: Vec::new(),
+            regions: Vec::new(),
+            bytes: GUARD,
+        };
         let payload = usize::try_from(max_bytes).ok()?;
         for rank in 0..variant.ranks.len() {
             let layout = ScratchLayout::new(variant, rank, max_bytes, threads);
@@ -52,8 +56,20 @@ impl Map {
             let status = map.add("status word", rank, size_of::<Status>())?;
             let input = map.add("input", rank, payload)?;
             let output = map.add("output", rank, payload)?;
-            let rank_map = RankMap { slots, counters, input, input_bytes: payload, layout };
-            map.ranks.push(RankRegions { map: rank_map, abort, control, status, output });
+            let rank_map = RankMap {
+                slots,
+                counters,
+                input,
+                input_bytes: payload,
+                layout,
+            };
+            map.ranks.push(RankRegions {
+                map: rank_map,
+                abort,
+                control,
+                status,
+                output,
+            });
         }
         Some(map)
     }
@@ -61,7 +77,13 @@ impl Map {
     fn add(&mut self, what: &'static str, rank: usize, bytes: usize) -> Option<usize> {
         let start = self.bytes;
         let room = bytes.checked_next_multiple_of(GUARD)?;
-        self.regions.push(Region { what, rank, start, used: bytes, room });
+        self.regions.push(Region {
+            what,
+            rank,
+            start,
+            used: bytes,
+            room,
+        });
         self.bytes = start.checked_add(room)?.checked_add(GUARD)?;
         Some(start)
     }
@@ -86,9 +108,17 @@ impl Map {
             let end = region.start + region.used;
             let gap = region.room - region.used + GUARD;
             let at = arena.first_not(end, gap, POISON)? - end;
-            let mut text = format!("byte {at} behind the {} of rank {} was overwritten", region.what, region.rank);
+            let mut text = format!(
+                "byte {at} behind the {} of rank {} was overwritten",
+                region.what, region.rank
+            );
             if let Some(next) = self.regions.get(index + 1) {
-                text.push_str(&format!(" ({} before the {} of rank {})", gap - at, next.what, next.rank));
+                text.push_str(&format!(
+                    " ({} before the {} of rank {})",
+                    gap - at,
+                    next.what,
+                    next.rank
+                ));
             }
             Some(text)
         })

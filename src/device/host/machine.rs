@@ -21,12 +21,14 @@ impl Order {
     }
 }
 
-/// One access in so many lets others run first.
+/// One store or weak load in so many lets others run first.
 const PREEMPT: u32 = 32;
+/// The same for loads of polls, of which there are many in a row.
+const PREEMPT_POLL: u32 = 256;
 /// Virtual time that an access takes.
 const ACCESS_NS: u64 = 2;
 /// Lines that one poll looks at; a poll of more is simply repeated.
-const WATCHED: usize = 8;
+const WATCHED: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -48,6 +50,10 @@ struct Thread {
     vote: u32,
     watched: [u32; WATCHED],
     watching: usize,
+    /// Lines that the wait looks at.
+    waits_for: u32,
+    /// The latest wait that was left asleep.
+    dozing: u64,
     /// Changes seen when the poll began.
     polled_at: u64,
     /// Tells watches of this wait from those of earlier ones.
@@ -80,6 +86,8 @@ pub(super) struct Machine {
     watchers: Vec<Vec<(u32, u64)>>,
     /// Index into `watchers` plus one, by line.
     watchers_of: Vec<u32>,
+    /// Waits whose lines have changed and that sleep on.
+    sleepy: Vec<(u32, u64)>,
     waits: u64,
     changes: u64,
     clock: u64,
@@ -104,6 +112,7 @@ impl Machine {
             ready: vec![Vec::new(); ranks],
             watchers: Vec::new(),
             watchers_of: vec![0; bytes.div_ceil(LINE)],
+            sleepy: Vec::new(),
             waits: 0,
             changes: 0,
             // A wait that begins at 0 means "not yet begun" in deadline.cuh.
@@ -143,17 +152,32 @@ impl Machine {
         let view = self.memory.now();
         for block in 0..blocks {
             let left = vec![u32::MAX; threads as usize];
-            let fresh = Block { generation: 0, live: threads, arrived: Vec::new(), vote: 0, view, left };
+            let fresh = Block {
+                generation: 0,
+                live: threads,
+                arrived: Vec::new(),
+                vote: 0,
+                view,
+                left,
+            };
             let slot = put(&mut self.blocks, &mut self.free_blocks, fresh);
             for thread in 0..threads {
                 let thread = Thread {
-                    by: Issuer { rank, grid: self.grids, block, thread, generation: 0 },
+                    by: Issuer {
+                        rank,
+                        grid: self.grids,
+                        block,
+                        thread,
+                        generation: 0,
+                    },
                     block: slot,
                     view,
                     state: State::Ready,
                     vote: 0,
                     watched: [0; WATCHED],
                     watching: 0,
+                    waits_for: 0,
+                    dozing: 0,
                     polled_at: 0,
                     wait: 0,
                 };
@@ -241,7 +265,9 @@ impl Machine {
 
     /// A store that peers may see; true: let others run first.
     pub(super) fn store(&mut self, id: u32, at: u64, data: &[u8], _order: Order) -> bool {
-        let Some(mut offset) = self.inside(id, at, data.len(), "stores") else { return true };
+        let Some(mut offset) = self.inside(id, at, data.len(), "stores") else {
+            return true;
+        };
         let thread = &self.threads[id as usize];
         let mut by = thread.by;
         by.generation = self.blocks[thread.block as usize].generation;
@@ -256,12 +282,14 @@ impl Machine {
         };
         self.memory.issue(by, offset, data);
         self.settle();
-        self.preempt(id)
+        self.preempt(id, PREEMPT)
     }
 
     /// A load of what peers may write; true: let others run before going on.
     pub(super) fn load(&mut self, id: u32, at: u64, to: &mut [u8], order: Order) -> bool {
-        let Some(mut offset) = self.inside(id, at, to.len(), "loads") else { return true };
+        let Some(mut offset) = self.inside(id, at, to.len(), "loads") else {
+            return true;
+        };
         let asked = offset;
         let Thread { by, view, .. } = self.threads[id as usize];
         if let Some(plant) = &self.plant {
@@ -281,20 +309,22 @@ impl Machine {
             if thread.watching == 0 {
                 thread.polled_at = changes;
             }
-            let seen = thread.watching.min(WATCHED);
-            if !thread.watched[..seen].contains(&line) {
+            // The halves of a vector come one after the other; a line noted twice does no harm.
+            let noted = thread.watching.checked_sub(1).and_then(|last| thread.watched.get(last)) == Some(&line);
+            if !noted {
                 if let Some(slot) = thread.watched.get_mut(thread.watching) {
                     *slot = line;
                 }
                 thread.watching += 1;
             }
+            return self.preempt(id, PREEMPT_POLL);
         }
-        self.preempt(id)
+        self.preempt(id, PREEMPT)
     }
 
-    fn preempt(&mut self, id: u32) -> bool {
+    fn preempt(&mut self, id: u32, one_in: u32) -> bool {
         self.clock += ACCESS_NS;
-        let pause = self.rng.one_in(PREEMPT);
+        let pause = self.rng.one_in(one_in);
         if pause {
             self.make_ready(id);
         }
@@ -319,7 +349,10 @@ impl Machine {
                 || by.block == me.block
                     && (by.thread == me.thread
                         || by.generation < block.generation
-                            && block.left.get(by.thread as usize).is_some_and(|&left| left > by.generation))
+                            && block
+                                .left
+                                .get(by.thread as usize)
+                                .is_some_and(|&left| left > by.generation))
         });
         self.settle();
         self.threads[id as usize].view = self.memory.now();
@@ -374,6 +407,7 @@ impl Machine {
         }
         self.waits += 1;
         thread.wait = self.waits;
+        thread.waits_for = watching as u32;
         thread.state = State::Polling;
         for &line in &thread.watched[..watching] {
             let slot = &mut self.watchers_of[line as usize];
@@ -410,16 +444,42 @@ impl Machine {
     fn settle(&mut self) {
         while let Some(line) = self.memory.take_changed() {
             self.changes += 1;
-            let Some(index) = self.watchers_of[line].checked_sub(1) else { continue };
+            let Some(index) = self.watchers_of[line].checked_sub(1) else {
+                continue;
+            };
             let mut list = std::mem::take(&mut self.watchers[index as usize]);
-            for (id, wait) in list.drain(..) {
-                let thread = &self.threads[id as usize];
-                if thread.state == State::Polling && thread.wait == wait {
-                    self.make_ready(id);
+            list.retain(|&(id, wait)| {
+                let thread = &mut self.threads[id as usize];
+                if thread.state != State::Polling || thread.wait != wait {
+                    return false;
                 }
-            }
+                // Who looks at many lines would look in vain most of the time: mostly let more arrive first.
+                if self.rng.one_in(1 + thread.waits_for / 4) {
+                    thread.state = State::Ready;
+                    self.ready[thread.by.rank].push(id);
+                    return false;
+                }
+                if thread.dozing != wait {
+                    thread.dozing = wait;
+                    self.sleepy.push((id, wait));
+                }
+                true
+            });
             self.watchers[index as usize] = list;
         }
+    }
+
+    /// Lets those look again who have been left asleep; false if there are none.
+    pub(super) fn wake_sleepy(&mut self) -> bool {
+        let before = self.ready.iter().map(Vec::len).sum::<usize>();
+        for (id, wait) in std::mem::take(&mut self.sleepy) {
+            let thread = &mut self.threads[id as usize];
+            if thread.state == State::Polling && thread.wait == wait {
+                thread.state = State::Ready;
+                self.ready[thread.by.rank].push(id);
+            }
+        }
+        self.ready.iter().map(Vec::len).sum::<usize>() > before
     }
 }
 

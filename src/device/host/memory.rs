@@ -102,8 +102,14 @@ impl Memory {
 
     /// Puts a store under way. It must lie within one line of the arena.
     pub(super) fn issue(&mut self, by: Issuer, offset: usize, data: &[u8]) {
-        let mut store =
-            Store { by, offset, bytes: data.len() as u8, data: [0; LINE], next: NONE, position: self.count(by.rank) as u32 };
+        let mut store = Store {
+            by,
+            offset,
+            bytes: data.len() as u8,
+            data: [0; LINE],
+            next: NONE,
+            position: self.count(by.rank) as u32,
+        };
         store.data[..data.len()].copy_from_slice(data);
         let id = match self.free.pop() {
             Some(id) => {
@@ -157,9 +163,15 @@ impl Memory {
 
     /// What a reader sees whose latest acquire was at `view`, if the line has changed since.
     pub(super) fn former(&self, view: u64, offset: usize, to: &mut [u8]) {
-        let Some(index) = self.history_of.get(offset / LINE).and_then(|&i| i.checked_sub(1)) else { return };
+        let Some(index) = self.history_of.get(offset / LINE).and_then(|&i| i.checked_sub(1)) else {
+            return;
+        };
         let history = &self.histories[index as usize];
-        let kept = history.former.iter().take(history.changes as usize).filter(|f| f.until > view);
+        let kept = history
+            .former
+            .iter()
+            .take(history.changes as usize)
+            .filter(|f| f.until > view);
         if let Some(former) = kept.min_by_key(|f| f.until) {
             let start = offset % LINE;
             to.copy_from_slice(&former.data[start..start + to.len()]);
@@ -168,9 +180,16 @@ impl Memory {
 
     /// What the line held before its latest change, whatever the view.
     pub(super) fn previous(&self, offset: usize, to: &mut [u8]) {
-        let Some(index) = self.history_of.get(offset / LINE).and_then(|&i| i.checked_sub(1)) else { return };
+        let Some(index) = self.history_of.get(offset / LINE).and_then(|&i| i.checked_sub(1)) else {
+            return;
+        };
         let history = &self.histories[index as usize];
-        if let Some(last) = history.former.iter().take(history.changes as usize).max_by_key(|f| f.until) {
+        if let Some(last) = history
+            .former
+            .iter()
+            .take(history.changes as usize)
+            .max_by_key(|f| f.until)
+        {
             let start = offset % LINE;
             to.copy_from_slice(&last.data[start..start + to.len()]);
         }
@@ -179,7 +198,9 @@ impl Memory {
     /// Notes that a line is about to change.
     pub(super) fn remember(&mut self, line: usize, arena: &Arena) {
         self.now += 1;
-        let Some(slot) = self.history_of.get_mut(line) else { return };
+        let Some(slot) = self.history_of.get_mut(line) else {
+            return;
+        };
         if *slot == 0 {
             self.histories.push(History::default());
             *slot = self.histories.len() as u32;
@@ -198,7 +219,9 @@ impl Memory {
     fn due(&self, id: u32) -> u32 {
         let store = &self.slab[id as usize];
         let line = store.offset / LINE;
-        self.on_line(line).find(|(_, s)| s.by.rank == store.by.rank && s.overlaps(store)).map_or(id, |(first, _)| first)
+        self.on_line(line)
+            .find(|(_, s)| s.by.rank == store.by.rank && s.overlaps(store))
+            .map_or(id, |(first, _)| first)
     }
 
     fn apply(&mut self, id: u32, arena: &mut Arena) {

@@ -95,7 +95,14 @@ impl HostExecutor {
             arch: 0,
             timed: false,
         };
-        Self { device, options, collectives: BTreeMap::new(), next: 0, runs: 0, stacks: Stacks::default() }
+        Self {
+            device,
+            options,
+            collectives: BTreeMap::new(),
+            next: 0,
+            runs: 0,
+            stacks: Stacks::default(),
+        }
     }
 
     /// The options it was made with.
@@ -111,7 +118,9 @@ impl HostExecutor {
     }
 
     fn unknown(collective: Prepared) -> DeviceError {
-        DeviceError::Misuse { reason: format!("collective {} is not prepared on this executor", collective.0) }
+        DeviceError::Misuse {
+            reason: format!("collective {} is not prepared on this executor", collective.0),
+        }
     }
 }
 
@@ -127,7 +136,12 @@ impl Executor for HostExecutor {
     fn prepare(&mut self, variant: &'static Variant, preparation: &Preparation) -> Result<Prepared, DeviceError> {
         let misuse = |reason: String| Err(DeviceError::Misuse { reason });
         if variant.ranks.len() != self.ranks() {
-            return misuse(format!("`{}` is for {} ranks, not {}", variant.name, variant.ranks.len(), self.ranks()));
+            return misuse(format!(
+                "`{}` is for {} ranks, not {}",
+                variant.name,
+                variant.ranks.len(),
+                self.ranks()
+            ));
         }
         if preparation.threads == 0 || preparation.threads > 1024 {
             return misuse(format!("blocks of {} threads: give 1 to 1024", preparation.threads));
@@ -135,7 +149,11 @@ impl Executor for HostExecutor {
         if preparation.max_bytes == 0 {
             return misuse("prepare for a payload of at least 2 bytes".into());
         }
-        let HostOptions { deadline_ns, first_counter, .. } = self.options;
+        let HostOptions {
+            deadline_ns,
+            first_counter,
+            ..
+        } = self.options;
         let made = Collective::new(variant, preparation, deadline_ns, first_counter)?;
         let id = self.next;
         self.next += 1;
@@ -160,13 +178,29 @@ impl Executor for HostExecutor {
     }
 
     fn run(&mut self, chain: &Chain<'_>) -> Result<Outputs, DeviceError> {
-        let HostOptions { seed, delivery, max_steps, deadline_ns, .. } = self.options;
+        let HostOptions {
+            seed,
+            delivery,
+            max_steps,
+            deadline_ns,
+            ..
+        } = self.options;
         let id = chain.collective;
         let collective = self.collectives.get_mut(&id.0).ok_or_else(|| Self::unknown(id))?;
         chain::check(collective, chain, MAX_THREADS)?;
         self.runs += 1;
         let rng = Rng::new(seed, self.runs);
-        chain::run(collective, chain, rng, Pace { delivery, deadline_ns, max_steps }, &mut self.stacks)
+        chain::run(
+            collective,
+            chain,
+            rng,
+            Pace {
+                delivery,
+                deadline_ns,
+                max_steps,
+            },
+            &mut self.stacks,
+        )
     }
 
     fn time(&mut self, candidates: &[Timed], sampling: &Sampling) -> Result<Vec<Vec<f64>>, DeviceError> {

@@ -9,7 +9,9 @@ impl Rng {
     /// Any two words give a good state.
     pub(super) fn new(seed: u64, stream: u64) -> Self {
         let mut z = seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        z = (z ^ (z >> 30)).wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 30))
+            .wrapping_add(0x9e37_79b9_7f4a_7c15)
+            .wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         Self((z ^ (z >> 31)) | 1)
     }

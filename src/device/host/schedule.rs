@@ -86,6 +86,10 @@ struct Driver<'a> {
     order: Vec<usize>,
     /// One step in so many changes `order`.
     whim: u32,
+    /// Stores delivered at once when nobody can run.
+    volley: u32,
+    /// Whether a rank's stores wait until those of all ranks before it in `order` are delivered.
+    lag: bool,
 }
 
 /// Runs all streams to their end. What went wrong is the machine's to say afterwards; nothing is under way then.
@@ -97,7 +101,10 @@ pub(super) fn drive(
     streams: &mut impl Streams,
 ) {
     let ranks = grid.params.len();
+    // Drawn once a run: each value finds other faults.
     let whim = [1, 8, 64, 1024][machine.borrow_mut().rng.below(4)];
+    let volley = [1, 3, 9, 81][machine.borrow_mut().rng.below(4)];
+    let lag = machine.borrow_mut().rng.one_in(2);
     let mut driver = Driver {
         machine,
         grid,
@@ -107,6 +114,8 @@ pub(super) fn drive(
         streams: vec![Stream::Idle; ranks],
         order: (0..ranks).collect(),
         whim,
+        volley,
+        lag,
     };
     driver.run(streams);
     driver.finish();
@@ -140,7 +149,11 @@ impl Driver<'_> {
                 let Some(id) = machine.take_ready(rank) else { continue };
                 drop(machine);
                 if self.step(id) {
-                    self.streams[rank] = if live == 1 { Stream::Idle } else { Stream::Running(live - 1) };
+                    self.streams[rank] = if live == 1 {
+                        Stream::Idle
+                    } else {
+                        Stream::Running(live - 1)
+                    };
                 }
                 self.deliver(rank);
                 if self.streams[rank] == Stream::Idle {
@@ -160,28 +173,51 @@ impl Driver<'_> {
             }
         }
         let mut machine = self.machine.borrow_mut();
-        machine.fail(format!("no end after {} steps of the host executor: raise max_steps", self.pace.max_steps));
+        machine.fail(format!(
+            "no end after {} steps of the host executor: raise max_steps",
+            self.pace.max_steps
+        ));
     }
 
     /// Nobody can run. False: there is nothing left that could change this.
     fn stuck(&mut self, hopeless: &mut u32) -> bool {
         let mut machine = self.machine.borrow_mut();
-        let waiting = self.streams.iter().any(|s| matches!(s, Stream::Running(_) | Stream::Held(_)));
+        let waiting = self
+            .streams
+            .iter()
+            .any(|s| matches!(s, Stream::Running(_) | Stream::Held(_)));
         if !waiting {
             return false;
         }
-        let late = (0..self.streams.len()).filter(|&r| machine.memory.count(r) > 0).collect::<Vec<_>>();
-        if !late.is_empty() {
-            *hopeless = 0;
-            // By priority or by chance: one rank's stores may lag far behind.
-            let first = self.order.iter().copied().find(|r| late.contains(r)).unwrap_or(late[0]);
-            let rank = if machine.rng.one_in(2) { first } else { late[machine.rng.below(late.len())] };
-            let index = machine.memory.count(rank);
-            let index = machine.rng.below(index);
-            machine.deliver(rank, index);
+        let late = (0..self.streams.len())
+            .filter(|&r| machine.memory.count(r) > 0)
+            .collect::<Vec<_>>();
+        if (late.is_empty() || machine.rng.one_in(8)) && machine.wake_sleepy() {
             return true;
         }
-        let held = self.streams.iter().filter_map(|s| if let Stream::Held(until) = s { Some(*until) } else { None });
+        if !late.is_empty() {
+            *hopeless = 0;
+            // By priority or by chance. Strictly by priority, one rank's stores lag until all others are through.
+            let first = self.order.iter().copied().find(|r| late.contains(r)).unwrap_or(late[0]);
+            let rank = if self.lag || machine.rng.one_in(2) {
+                first
+            } else {
+                late[machine.rng.below(late.len())]
+            };
+            for _ in 0..self.volley {
+                let count = machine.memory.count(rank);
+                let index = machine.rng.below(count);
+                machine.deliver(rank, index);
+            }
+            return true;
+        }
+        let held = self.streams.iter().filter_map(|s| {
+            if let Stream::Held(until) = s {
+                Some(*until)
+            } else {
+                None
+            }
+        });
         if let Some(until) = held.min() {
             let ns = until.saturating_sub(machine.clock_ns());
             machine.advance(ns);
@@ -189,7 +225,9 @@ impl Driver<'_> {
         }
         *hopeless += 1;
         if *hopeless > HOPELESS_ROUNDS {
-            machine.fail("the kernel waits for ever: it has no deadline, or threads wait for each other at a barrier".into());
+            machine.fail(
+                "the kernel waits for ever: it has no deadline, or threads wait for each other at a barrier".into(),
+            );
             return *hopeless <= 2 * HOPELESS_ROUNDS;
         }
         // A true deadlock: let the kernel find out through its own deadline.
@@ -206,11 +244,27 @@ impl Driver<'_> {
                 let mut machine = self.machine.borrow_mut();
                 machine.fail("no memory for another fiber's stack: use a smaller geometry".into());
                 machine.abandon(&ids[index as usize..]);
-                self.streams[rank] = if index == 0 { Stream::Ended } else { Stream::Running(index as usize) };
+                self.streams[rank] = if index == 0 {
+                    Stream::Ended
+                } else {
+                    Stream::Running(index as usize)
+                };
                 return;
             };
-            let place = Place { thread: index % threads, threads, block: index / threads, blocks };
-            let fiber = Fiber::new(stack, self.grid.kernel, &self.grid.params[rank], self.machine, id, place);
+            let place = Place {
+                thread: index % threads,
+                threads,
+                block: index / threads,
+                blocks,
+            };
+            let fiber = Fiber::new(
+                stack,
+                self.grid.kernel,
+                &self.grid.params[rank],
+                self.machine,
+                id,
+                place,
+            );
             if self.fibers.len() <= id as usize {
                 self.fibers.resize_with(id as usize + 1, || None);
             }
@@ -259,13 +313,18 @@ impl Driver<'_> {
 
     /// Abandons what still runs, after a failure only, and delivers what is under way.
     fn finish(&mut self) {
-        let left = (0_u32..).zip(&self.fibers).filter_map(|(id, f)| f.as_ref().map(|_| id)).collect::<Vec<_>>();
+        let left = (0_u32..)
+            .zip(&self.fibers)
+            .filter_map(|(id, f)| f.as_ref().map(|_| id))
+            .collect::<Vec<_>>();
         let mut machine = self.machine.borrow_mut();
         if !left.is_empty() {
             machine.abandon(&left);
         }
         machine.deliver_all();
         drop(machine);
-        self.stacks.0.extend(self.fibers.drain(..).flatten().filter_map(Fiber::into_stack));
+        self.stacks
+            .0
+            .extend(self.fibers.drain(..).flatten().filter_map(Fiber::into_stack));
     }
 }

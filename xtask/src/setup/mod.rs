@@ -57,6 +57,8 @@ pub struct Ready {
     plan: ArchPlan,
     /// Whether a build finds them only when told where.
     ours: bool,
+    /// Fetched ones that another nvcc, found first, keeps out of use.
+    unused: Vec<PathBuf>,
 }
 
 impl Ready {
@@ -84,6 +86,17 @@ impl Ready {
         println!("builds {}", archs.join(" "));
         for left in &self.plan.left_out {
             println!("not built: {}", left.reason);
+        }
+        if !self.unused.is_empty() {
+            let used = self.toolkits.iter().map(|toolkit| &toolkit.nvcc);
+            let list: Vec<String> = used
+                .chain(&self.unused)
+                .map(|nvcc| nvcc.display().to_string())
+                .collect();
+            println!(
+                "not used, since another nvcc was found first; to use all: TOPOFORGE_NVCC={}",
+                list.join(":")
+            );
         }
     }
 }
@@ -165,8 +178,18 @@ fn ready(env: &Env, folder: &Path) -> Done<Ready> {
     let toolkits = discover.find().map_err(fault)?;
     let plan = plan_archs(&toolkits, &Wanted::from_env(env).map_err(fault)?);
     let elsewhere = Discover::new(env.clone()).candidates().map_err(fault)?;
+    let fetched = Discover::new(Env::default())
+        .with_fallback(folder)
+        .candidates()
+        .map_err(fault)?;
+    let unused = fetched
+        .into_iter()
+        .map(|candidate| candidate.nvcc)
+        .filter(|nvcc| !toolkits.is_empty() && toolkits.iter().all(|toolkit| toolkit.nvcc != *nvcc))
+        .collect();
     Ok(Ready {
         ours: elsewhere.is_empty() && !toolkits.is_empty(),
+        unused,
         toolkits,
         plan,
     })

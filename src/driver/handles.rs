@@ -8,6 +8,7 @@ use crate::device::DeviceError;
 use cudarc::driver::sys::{CUcontext, CUevent, CUfunction, CUgraph, CUgraphExec, CUmodule, CUstream};
 use libloading::Library;
 use once_cell::sync::OnceCell;
+use std::error::Error;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 /// One function of a library and its name for errors.
@@ -63,7 +64,8 @@ pub(crate) fn open(names: &[&str]) -> Result<Library, String> {
         // SAFETY: these are system libraries whose initialisers are made for being opened at run time.
         match unsafe { Library::new(*name) } {
             Ok(library) => return Ok(library),
-            Err(e) => last = e.to_string(),
+            // The loader's own words are one level down.
+            Err(e) => last = e.source().map_or_else(|| e.to_string(), ToString::to_string),
         }
     }
     Err(last)

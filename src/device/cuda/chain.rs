@@ -4,7 +4,9 @@
 //! poisoned before and fenced by guards that are checked after. Start at [`run`].
 
 use super::collective::{Collective, Work};
-use super::machine::{Machine, Mix};
+use super::gpu::Rank;
+use super::machine::Machine;
+use super::nodes::Mix;
 use crate::device::{Chain, DeviceError, Mode, Outputs};
 use std::time::Duration;
 
@@ -164,7 +166,7 @@ fn enqueue(machine: &Machine, work: &Work, chain: &Chain<'_>, arena: Arena) -> R
             machine.delay(late, ns)?;
         }
         let at = arena.at(u64::from(call));
-        let buffer_of = |rank: &super::machine::Rank| {
+        let buffer_of = |rank: &Rank| {
             let input = rank.input.address() + arena.at(0);
             (
                 input,

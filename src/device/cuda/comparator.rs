@@ -42,8 +42,16 @@ impl NcclAllReduce {
                 .collect::<Result<_, _>>()?,
         };
         let nccl = Self { wide };
-        nccl.warm(machine, max_bytes)?;
-        Ok(nccl)
+        match nccl.warm(machine, max_bytes) {
+            Ok(()) => Ok(nccl),
+            Err(e) => {
+                if machine.wedged() {
+                    // Freeing would wait for a kernel that never ends.
+                    std::mem::forget(nccl);
+                }
+                Err(e)
+            }
+        }
     }
 
     fn warm(&self, machine: &mut Machine, max_bytes: u64) -> Result<(), DeviceError> {

@@ -1,53 +1,21 @@
-//! The GPUs and ranks of an executor: contexts, tool kernels, streams, the caller-side buffers, bounded waiting.
+//! The GPUs and ranks of an executor together: peer access, kernels, buffers, capture, bounded waiting.
 //!
 //! Knows no collective. Buffers grow only between runs, when nothing is in flight. Start at [`Machine`].
 
 use super::CudaOptions;
-use crate::device::{DeviceError, DeviceInfo, Geometry};
-use crate::driver::context::{Attribute, Context};
-use crate::driver::event::Event;
+use super::gpu::{Gpu, Rank, enough_queues};
+use crate::device::{DeviceError, DeviceInfo};
+use crate::driver::context::Context;
 use crate::driver::graph::GraphExec;
-use crate::driver::launch;
 use crate::driver::memory::{DeviceBuffer, MappedHost};
 use crate::driver::module::{Function, Module};
 use crate::driver::nccl::Communicators;
 use crate::driver::peer::{self, Edge};
-use crate::driver::stream::Stream;
 use crate::registry::Kernel;
-use crate::tools;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// Kernels of kernels/tools.cu on one device.
-pub(super) struct Tools {
-    mix: Function,
-    gate: Function,
-    delay: Function,
-    widen: Function,
-    narrow: Function,
-}
-
-/// A device and what is loaded on it.
-pub(super) struct Gpu {
-    pub context: Arc<Context>,
-    pub multiprocessors: u32,
-    /// Ranks that live here.
-    pub ranks: u32,
-    tools: Tools,
-}
-
-/// A rank: its stream and the buffers a caller would own.
-pub(super) struct Rank {
-    /// Index into [`Machine::gpus`].
-    pub gpu: usize,
-    pub stream: Stream,
-    pub start: Event,
-    pub end: Event,
-    pub input: DeviceBuffer,
-    pub output: DeviceBuffer,
-}
 
 /// Everything an executor has besides collectives.
 pub(super) struct Machine {
@@ -57,18 +25,13 @@ pub(super) struct Machine {
     pub gpus: Vec<Gpu>,
     pub options: CudaOptions,
     /// Word 0 is what start gates wait for.
-    gate: MappedHost,
+    pub gate: MappedHost,
     token: u32,
     /// Ordered pairs of GPUs with access enabled.
     peers: BTreeSet<(usize, usize)>,
     kernels: BTreeMap<(usize, &'static str), Function>,
     wedged: Cell<bool>,
 }
-
-/// How long a start gate holds a stream at most.
-const GATE: Duration = Duration::from_secs(5);
-/// Hardware queues of a device unless the environment says otherwise; streams that share one wait for each other.
-const QUEUES: usize = 8;
 
 impl Machine {
     pub fn new(devices: &[usize], ranks: usize, options: CudaOptions) -> Result<Self, DeviceError> {
@@ -131,21 +94,6 @@ impl Machine {
             arch,
             timed: self.gpus.iter().all(|g| g.ranks == 1),
         })
-    }
-
-    /// Each tool once, so that nothing is loaded or resized while kernels spin.
-    fn warm(&self) -> Result<(), DeviceError> {
-        for rank in &self.ranks {
-            let tools = &self.gpus[rank.gpu].tools;
-            let one = Geometry { blocks: 1, threads: 32 };
-            let (a, b) = (rank.input.address(), rank.output.address());
-            launch::values(&rank.stream, &tools.mix, one, &[a, b, 0, 0, 0, 0, 0])?;
-            launch::values(&rank.stream, &tools.widen, one, &[a, b, 0])?;
-            launch::values(&rank.stream, &tools.narrow, one, &[a, b, 0])?;
-            launch::values(&rank.stream, &tools.delay, one, &[0])?;
-            self.gate_at(rank, 0)?;
-        }
-        self.synchronise()
     }
 
     pub fn context(&self, rank: usize) -> &Arc<Context> {
@@ -216,22 +164,20 @@ impl Machine {
         if self.reaches(from, to) {
             return Ok(());
         }
-        let edge = if self.options.staged {
-            Edge::NoAccess
+        let why = if self.options.staged {
+            "this executor never enables peer access: use a host-staged variant"
         } else {
-            peer::enable(&self.gpus[a].context, &self.gpus[b].context)?
+            match peer::enable(&self.gpus[a].context, &self.gpus[b].context)? {
+                Edge::Usable => {
+                    self.peers.insert((a, b));
+                    return Ok(());
+                }
+                edge => edge.reason(),
+            }
         };
-        if edge == Edge::Usable {
-            self.peers.insert((a, b));
-            return Ok(());
-        }
         let ordinal = |gpu: usize| self.gpus[gpu].context.device().ordinal();
-        let reason = format!(
-            "rank {from} on GPU {} cannot reach rank {to} on GPU {}: {}",
-            ordinal(a),
-            ordinal(b),
-            edge.reason()
-        );
+        let (a, b) = (ordinal(a), ordinal(b));
+        let reason = format!("rank {from} on GPU {a} cannot reach rank {to} on GPU {b}: {why}");
         Err(DeviceError::Unavailable { reason })
     }
 
@@ -251,69 +197,6 @@ impl Machine {
         let function = module.function(kernel.symbol)?;
         self.kernels.insert(key, function.clone());
         Ok(function)
-    }
-
-    /// Enqueues the mixing node: `input` from `output`.
-    pub fn mix(&self, rank: usize, mix: &Mix, input: u64, output: u64) -> Result<(), DeviceError> {
-        let count = mix.bytes / 2;
-        let values = [
-            input,
-            output,
-            count,
-            rank as u64,
-            u64::from(mix.call),
-            u64::from(mix.seed),
-            u64::from(mix.specials),
-        ];
-        let rank = &self.ranks[rank];
-        Ok(launch::values(
-            &rank.stream,
-            &self.gpus[rank.gpu].tools.mix,
-            spread(count),
-            &values,
-        )?)
-    }
-
-    /// Enqueues f16 to f32.
-    pub fn widen(&self, rank: usize, from: u64, to: u64, count: u64) -> Result<(), DeviceError> {
-        let rank = &self.ranks[rank];
-        Ok(launch::values(
-            &rank.stream,
-            &self.gpus[rank.gpu].tools.widen,
-            spread(count),
-            &[from, to, count],
-        )?)
-    }
-
-    /// Enqueues f32 to f16.
-    pub fn narrow(&self, rank: usize, from: u64, to: u64, count: u64) -> Result<(), DeviceError> {
-        let rank = &self.ranks[rank];
-        Ok(launch::values(
-            &rank.stream,
-            &self.gpus[rank.gpu].tools.narrow,
-            spread(count),
-            &[from, to, count],
-        )?)
-    }
-
-    /// Enqueues doing nothing for so long.
-    pub fn delay(&self, rank: usize, ns: u64) -> Result<(), DeviceError> {
-        let rank = &self.ranks[rank];
-        let one = Geometry { blocks: 1, threads: 1 };
-        Ok(launch::values(
-            &rank.stream,
-            &self.gpus[rank.gpu].tools.delay,
-            one,
-            &[ns],
-        )?)
-    }
-
-    fn gate_at(&self, rank: &Rank, token: u32) -> Result<(), DeviceError> {
-        let gpu = &self.gpus[rank.gpu];
-        let word = self.gate.device_address(&gpu.context)?;
-        let one = Geometry { blocks: 1, threads: 1 };
-        let values = [word, u64::from(token), GATE.as_nanos() as u64];
-        Ok(launch::values(&rank.stream, &gpu.tools.gate, one, &values)?)
     }
 
     /// Starts one graph a rank at the same moment and times each on its stream. Wait, then ask the events.
@@ -356,102 +239,5 @@ impl Machine {
         }
         self.synchronise()?;
         Ok(graphs)
-    }
-}
-
-/// Arguments of a mixing node.
-pub(super) struct Mix {
-    pub bytes: u64,
-    pub call: u32,
-    pub seed: u32,
-    pub specials: bool,
-}
-
-/// Enough threads for an elementwise kernel, few enough to leave room for kernels that spin.
-fn spread(count: u64) -> Geometry {
-    let blocks = count.div_ceil(256).clamp(1, 64);
-    Geometry {
-        blocks: blocks as u32,
-        threads: 256,
-    }
-}
-
-/// Streams that share a hardware queue wait for each other, so spinning kernels would never meet.
-fn enough_queues(sharing: usize, connections: Option<&str>) -> Result<(), DeviceError> {
-    let queues = connections.and_then(|c| c.trim().parse().ok()).unwrap_or(QUEUES);
-    if sharing <= queues {
-        return Ok(());
-    }
-    let reason = format!(
-        "{sharing} virtual ranks share a GPU that has {queues} hardware queues: set CUDA_DEVICE_MAX_CONNECTIONS=32 \
-         before this process starts (32 is the most), or use more GPUs"
-    );
-    Err(DeviceError::Unavailable { reason })
-}
-
-impl Gpu {
-    fn new(ordinal: usize, sharing: usize) -> Result<Self, DeviceError> {
-        let context = Context::new(ordinal)?;
-        if context.device().attribute(Attribute::MapsHostMemory)? == 0 {
-            let reason = format!("GPU {ordinal} cannot address host memory, which deadlines need");
-            return Err(DeviceError::Unavailable { reason });
-        }
-        let module = Module::load(&context, tools::images())?;
-        let tools = Tools {
-            mix: module.function("tf_mix")?,
-            gate: module.function("tf_gate")?,
-            delay: module.function("tf_delay")?,
-            widen: module.function("tf_widen_f16")?,
-            narrow: module.function("tf_narrow_f32")?,
-        };
-        let multiprocessors = u32::try_from(context.device().attribute(Attribute::Multiprocessors)?).unwrap_or(1);
-        Ok(Self {
-            context,
-            multiprocessors,
-            ranks: sharing as u32,
-            tools,
-        })
-    }
-}
-
-impl Rank {
-    fn new(gpu: usize, context: &Arc<Context>) -> Result<Self, DeviceError> {
-        Ok(Self {
-            gpu,
-            stream: Stream::new(context)?,
-            start: Event::new(context)?,
-            end: Event::new(context)?,
-            input: DeviceBuffer::new(context, 0)?,
-            output: DeviceBuffer::new(context, 0)?,
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn more_virtual_ranks_than_queues_are_refused_before_they_hang() {
-        assert!(enough_queues(8, None).is_ok());
-        assert!(enough_queues(16, Some("32")).is_ok());
-        let e = enough_queues(9, None);
-        assert!(
-            matches!(&e, Err(DeviceError::Unavailable { reason }) if reason.contains("CONNECTIONS=32")),
-            "{e:?}"
-        );
-    }
-
-    #[test]
-    fn elementwise_grids_cover_small_counts_and_stay_small() {
-        assert_eq!(
-            spread(1),
-            Geometry {
-                blocks: 1,
-                threads: 256
-            }
-        );
-        assert_eq!(spread(257).blocks, 2);
-        assert_eq!(spread(u64::from(u32::MAX)).blocks, 64);
     }
 }

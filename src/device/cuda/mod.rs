@@ -2,13 +2,15 @@
 //!
 //! It loads and allocates everything before the first kernel spins, launches call by call across ranks so that one
 //! thread cannot deadlock itself, and waits with a bound. It never judges results or times. Start at [`CudaExecutor`];
-//! the devices and ranks are in `machine`, scratch and launching in `collective`, chains in `chain`, samples in `timing`,
+//! the devices and ranks are in `gpu` and `machine`, the kernels around collectives in `nodes`, scratch and launching in `collective`, chains in `chain`, samples in `timing`,
 //! what a dead wait says in `verdict`.
 
 mod chain;
 mod collective;
 mod comparator;
+mod gpu;
 mod machine;
+mod nodes;
 mod timing;
 mod verdict;
 
@@ -258,6 +260,12 @@ mod tests {
             let e = CudaExecutor::new(devices, ranks, CudaOptions::default()).err();
             assert!(matches!(e, Some(DeviceError::Misuse { .. })), "{e:?}");
         }
+    }
+
+    #[test]
+    fn an_executor_may_move_to_another_thread() {
+        const fn is_send<T: Send>() {}
+        const { is_send::<CudaExecutor>() }
     }
 
     #[test]

@@ -1,0 +1,111 @@
+//! A GPU and what is loaded on it, a rank and the buffers a caller would own.
+//!
+//! Only makes them; what they do together is `machine`'s business. Start at [`Gpu`].
+
+use crate::device::DeviceError;
+use crate::driver::context::{Attribute, Context};
+use crate::driver::event::Event;
+use crate::driver::memory::DeviceBuffer;
+use crate::driver::module::{Function, Module};
+use crate::driver::stream::Stream;
+use crate::tools;
+use std::sync::Arc;
+
+/// Kernels of kernels/tools.cu on one device.
+pub(super) struct Tools {
+    pub mix: Function,
+    pub gate: Function,
+    pub delay: Function,
+    pub widen: Function,
+    pub narrow: Function,
+}
+
+/// A device and what is loaded on it.
+pub(super) struct Gpu {
+    pub context: Arc<Context>,
+    pub multiprocessors: u32,
+    /// Ranks that live here.
+    pub ranks: u32,
+    pub tools: Tools,
+}
+
+/// A rank: its stream and the buffers a caller would own.
+pub(super) struct Rank {
+    /// Index into the machine's GPUs.
+    pub gpu: usize,
+    pub stream: Stream,
+    pub start: Event,
+    pub end: Event,
+    pub input: DeviceBuffer,
+    pub output: DeviceBuffer,
+}
+
+/// Hardware queues of a device unless the environment says otherwise; streams that share one wait for each other.
+const QUEUES: usize = 8;
+
+impl Gpu {
+    pub fn new(ordinal: usize, sharing: usize) -> Result<Self, DeviceError> {
+        let context = Context::new(ordinal)?;
+        if context.device().attribute(Attribute::MapsHostMemory)? == 0 {
+            let reason = format!("GPU {ordinal} cannot address host memory, which deadlines need");
+            return Err(DeviceError::Unavailable { reason });
+        }
+        let module = Module::load(&context, tools::images())?;
+        let tools = Tools {
+            mix: module.function("tf_mix")?,
+            gate: module.function("tf_gate")?,
+            delay: module.function("tf_delay")?,
+            widen: module.function("tf_widen_f16")?,
+            narrow: module.function("tf_narrow_f32")?,
+        };
+        let multiprocessors = u32::try_from(context.device().attribute(Attribute::Multiprocessors)?).unwrap_or(1);
+        Ok(Self {
+            context,
+            multiprocessors,
+            ranks: sharing as u32,
+            tools,
+        })
+    }
+}
+
+impl Rank {
+    pub fn new(gpu: usize, context: &Arc<Context>) -> Result<Self, DeviceError> {
+        Ok(Self {
+            gpu,
+            stream: Stream::new(context)?,
+            start: Event::new(context)?,
+            end: Event::new(context)?,
+            input: DeviceBuffer::new(context, 0)?,
+            output: DeviceBuffer::new(context, 0)?,
+        })
+    }
+}
+
+/// Streams that share a hardware queue wait for each other, so spinning kernels would never meet.
+pub(super) fn enough_queues(sharing: usize, connections: Option<&str>) -> Result<(), DeviceError> {
+    let queues = connections.and_then(|c| c.trim().parse().ok()).unwrap_or(QUEUES);
+    if sharing <= queues {
+        return Ok(());
+    }
+    let reason = format!(
+        "{sharing} virtual ranks share a GPU that has {queues} hardware queues: set CUDA_DEVICE_MAX_CONNECTIONS=32 \
+         before this process starts (32 is the most), or use more GPUs"
+    );
+    Err(DeviceError::Unavailable { reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_virtual_ranks_than_queues_are_refused_before_they_hang() {
+        assert!(enough_queues(8, None).is_ok());
+        assert!(enough_queues(16, Some("32")).is_ok());
+        let e = enough_queues(9, None);
+        assert!(
+            matches!(&e, Err(DeviceError::Unavailable { reason }) if reason.contains("CONNECTIONS=32")),
+            "{e:?}"
+        );
+    }
+}

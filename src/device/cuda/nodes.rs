@@ -1,0 +1,134 @@
+//! The small kernels around collectives, as operations on a rank's stream: mixing, conversions, delay, start gate.
+//!
+//! Argument lists mirror kernels/tools.cu. Only enqueues. Start at [`Machine::mix`].
+
+use super::gpu::Rank;
+use super::machine::Machine;
+use crate::device::{DeviceError, Geometry};
+use crate::driver::launch;
+use std::time::Duration;
+
+/// How long a start gate holds a stream at most.
+const GATE: Duration = Duration::from_secs(5);
+
+/// Arguments of a mixing node.
+pub(super) struct Mix {
+    pub bytes: u64,
+    pub call: u32,
+    pub seed: u32,
+    pub specials: bool,
+}
+
+impl Machine {
+    /// Each tool once, so that nothing is loaded or resized while kernels spin.
+    pub fn warm(&self) -> Result<(), DeviceError> {
+        for rank in &self.ranks {
+            let tools = &self.gpus[rank.gpu].tools;
+            let one = Geometry { blocks: 1, threads: 32 };
+            let (a, b) = (rank.input.address(), rank.output.address());
+            launch::values(&rank.stream, &tools.mix, one, &[a, b, 0, 0, 0, 0, 0])?;
+            launch::values(&rank.stream, &tools.widen, one, &[a, b, 0])?;
+            launch::values(&rank.stream, &tools.narrow, one, &[a, b, 0])?;
+            launch::values(&rank.stream, &tools.delay, one, &[0])?;
+            self.gate_at(rank, 0)?;
+        }
+        self.synchronise()
+    }
+
+    /// Enqueues the mixing node: `input` from `output`.
+    pub fn mix(&self, rank: usize, mix: &Mix, input: u64, output: u64) -> Result<(), DeviceError> {
+        let count = mix.bytes / 2;
+        let values = [
+            input,
+            output,
+            count,
+            rank as u64,
+            u64::from(mix.call),
+            u64::from(mix.seed),
+            u64::from(mix.specials),
+        ];
+        let rank = &self.ranks[rank];
+        Ok(launch::values(
+            &rank.stream,
+            &self.gpus[rank.gpu].tools.mix,
+            spread(count),
+            &values,
+        )?)
+    }
+
+    /// Enqueues f16 to f32.
+    pub fn widen(&self, rank: usize, from: u64, to: u64, count: u64) -> Result<(), DeviceError> {
+        let rank = &self.ranks[rank];
+        Ok(launch::values(
+            &rank.stream,
+            &self.gpus[rank.gpu].tools.widen,
+            whole(count),
+            &[from, to, count],
+        )?)
+    }
+
+    /// Enqueues f32 to f16.
+    pub fn narrow(&self, rank: usize, from: u64, to: u64, count: u64) -> Result<(), DeviceError> {
+        let rank = &self.ranks[rank];
+        Ok(launch::values(
+            &rank.stream,
+            &self.gpus[rank.gpu].tools.narrow,
+            whole(count),
+            &[from, to, count],
+        )?)
+    }
+
+    /// Enqueues doing nothing for so long.
+    pub fn delay(&self, rank: usize, ns: u64) -> Result<(), DeviceError> {
+        let rank = &self.ranks[rank];
+        let one = Geometry { blocks: 1, threads: 1 };
+        Ok(launch::values(
+            &rank.stream,
+            &self.gpus[rank.gpu].tools.delay,
+            one,
+            &[ns],
+        )?)
+    }
+
+    pub fn gate_at(&self, rank: &Rank, token: u32) -> Result<(), DeviceError> {
+        let gpu = &self.gpus[rank.gpu];
+        let word = self.gate.device_address(&gpu.context)?;
+        let one = Geometry { blocks: 1, threads: 1 };
+        let values = [word, u64::from(token), GATE.as_nanos() as u64];
+        Ok(launch::values(&rank.stream, &gpu.tools.gate, one, &values)?)
+    }
+}
+
+/// A thread an element as far as grids go: conversions are timed, and nothing spins beside them.
+fn whole(count: u64) -> Geometry {
+    let blocks = count.div_ceil(256).clamp(1, 4096) as u32;
+    Geometry { blocks, threads: 256 }
+}
+
+/// Enough threads for an elementwise kernel, few enough to leave room for kernels that spin.
+fn spread(count: u64) -> Geometry {
+    let blocks = count.div_ceil(256).clamp(1, 64);
+    Geometry {
+        blocks: blocks as u32,
+        threads: 256,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elementwise_grids_cover_small_counts_and_stay_small() {
+        assert_eq!(
+            spread(1),
+            Geometry {
+                blocks: 1,
+                threads: 256
+            }
+        );
+        assert_eq!(spread(257).blocks, 2);
+        assert_eq!(spread(u64::from(u32::MAX)).blocks, 64);
+        assert_eq!(whole(512 << 10).blocks, 2048);
+    }
+}

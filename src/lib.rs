@@ -6,6 +6,7 @@ extern crate self as topoforge;
 mod builtin;
 pub mod device;
 pub mod driver;
+pub mod matching;
 pub mod probe;
 pub mod qualify;
 pub mod registry;

@@ -118,11 +118,7 @@ pub(super) fn run(machine: &mut Machine, collective: &Collective, chain: &Chain<
             let graphs = machine.capture(|| enqueue(machine, &collective.work, chain, arena))?;
             for _ in 0..replays {
                 poison(machine, arena, calls)?;
-                let launched = machine
-                    .ranks
-                    .iter()
-                    .zip(&graphs)
-                    .try_for_each(|(rank, g)| g.launch(&rank.stream));
+                let launched = machine.start(&graphs);
                 let settled = machine.settle(allowed);
                 if machine.wedged() {
                     // Destroying them would wait for a kernel that never ends.

@@ -199,6 +199,14 @@ impl Machine {
         Ok(function)
     }
 
+    /// Starts one graph a rank.
+    pub fn start(&self, graphs: &[GraphExec]) -> Result<(), DeviceError> {
+        for (rank, graph) in self.ranks.iter().zip(graphs) {
+            graph.launch(&rank.stream)?;
+        }
+        Ok(())
+    }
+
     /// Starts one graph a rank at the same moment and times each on its stream. Wait, then ask the events.
     pub fn start_together(&mut self, graphs: &[GraphExec]) -> Result<(), DeviceError> {
         self.token = self.token.wrapping_add(1);

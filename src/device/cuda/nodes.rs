@@ -20,12 +20,14 @@ pub(super) struct Mix {
 }
 
 impl Machine {
-    /// Each tool once, so that nothing is loaded or resized while kernels spin.
+    /// Each tool, and the driver's own fill and copy, once, so that nothing is loaded or resized while kernels spin.
     pub fn warm(&self) -> Result<(), DeviceError> {
         for rank in &self.ranks {
             let tools = &self.gpus[rank.gpu].tools;
             let one = Geometry { blocks: 1, threads: 32 };
             let (a, b) = (rank.input.address(), rank.output.address());
+            rank.stream.fill(a, 0, 256)?;
+            rank.stream.copy(b, a, 256)?;
             launch::values(&rank.stream, &tools.mix, one, &[a, b, 0, 0, 0, 0, 0])?;
             launch::values(&rank.stream, &tools.widen, one, &[a, b, 0])?;
             launch::values(&rank.stream, &tools.narrow, one, &[a, b, 0])?;

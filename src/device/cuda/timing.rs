@@ -36,19 +36,35 @@ pub(super) fn time(
         let graph = machine.capture(|| enqueue(machine, work, timed, sampling.calls));
         graphs.push(graph.map_err(blameless)?);
     }
+    match samples(machine, candidates, &graphs, sampling) {
+        Ok(times) => Ok(times),
+        Err(death) => {
+            if machine.wedged() {
+                // Destroying them would wait for a kernel that never ends.
+                std::mem::forget(graphs);
+            }
+            Err(death)
+        }
+    }
+}
+
+fn samples(
+    machine: &mut Machine,
+    candidates: &[(Timed, &Work)],
+    graphs: &[Vec<GraphExec>],
+    sampling: &Sampling,
+) -> Result<Vec<Vec<f64>>, Death> {
+    // Once without a gate: a first launch may have to wait for an idle device, and a gate that it waits for never opens.
+    for ((timed, work), graphs) in candidates.iter().zip(graphs) {
+        let started = machine.start(graphs);
+        ended(machine, work, sampling.calls, started).map_err(|e| (Some(timed.collective), e))?;
+    }
     let mut times = vec![Vec::new(); candidates.len()];
     for sample in 0..sampling.warmups.saturating_add(sampling.samples) {
         for (i, (timed, work)) in candidates.iter().enumerate() {
-            match one(machine, work, &graphs[i], sampling.calls) {
-                Ok(us) if sample >= sampling.warmups => times[i].push(us),
-                Ok(_) => {}
-                Err(e) => {
-                    if machine.wedged() {
-                        // Destroying them would wait for a kernel that never ends.
-                        std::mem::forget(graphs);
-                    }
-                    return Err((Some(timed.collective), e));
-                }
+            let us = one(machine, work, &graphs[i], sampling.calls).map_err(|e| (Some(timed.collective), e))?;
+            if sample >= sampling.warmups {
+                times[i].push(us);
             }
         }
     }
@@ -81,13 +97,18 @@ fn enqueue(machine: &Machine, work: &Work, timed: &Timed, calls: u32) -> Result<
 /// One sample.
 fn one(machine: &mut Machine, work: &Work, graphs: &[GraphExec], calls: u32) -> Result<f64, DeviceError> {
     let started = machine.start_together(graphs);
-    let settled = machine.settle(Duration::from_secs(5) + Duration::from_millis(10) * calls);
-    work.verdict()?;
-    started?;
-    settled?;
+    ended(machine, work, calls, started)?;
     let mut slowest = 0.0_f64;
     for rank in &machine.ranks {
         slowest = slowest.max(rank.start.microseconds_to(&rank.end)?);
     }
     Ok(slowest / f64::from(calls))
+}
+
+/// Waits for what was started; what kernels reported goes before what the driver did.
+fn ended(machine: &Machine, work: &Work, calls: u32, started: Result<(), DeviceError>) -> Result<(), DeviceError> {
+    let settled = machine.settle(Duration::from_secs(5) + Duration::from_millis(10) * calls);
+    work.verdict()?;
+    started?;
+    settled
 }

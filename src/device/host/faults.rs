@@ -143,11 +143,9 @@ impl Plant {
     /// Changes what a load of `asked` has given.
     pub(super) fn load(&self, rank: usize, asked: usize, to: &mut [u8], order: Order, arena: &Arena, memory: &Memory) {
         match self.fault {
-            Fault::StaleHalf if self.protocol == Protocol::Packet && to.len() == 8 => {
-                // The right counter, so that the reader takes the wrong data.
-                if self.slot(asked).is_some() {
-                    arena.read(asked + 4, &mut to[4..]);
-                }
+            // The right counter, so that the reader takes the wrong data.
+            Fault::StaleHalf if self.protocol == Protocol::Packet && to.len() == 8 && self.slot(asked).is_some() => {
+                arena.read(asked + 4, &mut to[4..]);
             }
             Fault::StaleHalf if self.protocol == Protocol::Pull && order == Order::Weak => memory.previous(asked, to),
             Fault::DroppedContribution if self.protocol == Protocol::Pull && order == Order::Weak => {

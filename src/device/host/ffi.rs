@@ -55,6 +55,7 @@ struct Link {
 
 impl Link {
     /// The machine is never borrowed while a fiber is suspended, so a borrow always succeeds.
+    #[inline(always)]
     fn with<R>(&self, action: impl FnOnce(&mut Machine, u32) -> R) -> R {
         // SAFETY: `Fiber` keeps the machine alive for as long as its coroutine can run.
         let machine = unsafe { &*self.machine };
@@ -68,6 +69,7 @@ impl Link {
 }
 
 /// The link behind a kernel's thread handle.
+#[inline(always)]
 fn link<'a>(thread: *mut HostThread) -> &'a Link {
     // SAFETY: kernels pass on the handle that `Fiber::new` made, whose `executor` is a `Link` that outlives the call.
     unsafe { &*(*thread).executor.cast::<Link>() }
@@ -240,6 +242,7 @@ impl Arena {
         self.layout.size()
     }
 
+    #[inline(always)]
     fn at(&self, offset: usize, bytes: usize) -> Option<*mut u8> {
         let end = offset.checked_add(bytes)?;
         // SAFETY: within the allocation.
@@ -247,6 +250,7 @@ impl Arena {
     }
 
     /// Copies out; leaves `to` alone when the range is not inside.
+    #[inline(always)]
     pub(super) fn read(&self, offset: usize, to: &mut [u8]) {
         if let Some(at) = self.at(offset, to.len()) {
             // SAFETY: checked range; no Rust reference to arena memory exists.
@@ -255,6 +259,7 @@ impl Arena {
     }
 
     /// Copies in; does nothing when the range is not inside.
+    #[inline(always)]
     pub(super) fn write(&mut self, offset: usize, from: &[u8]) {
         if let Some(at) = self.at(offset, from.len()) {
             // SAFETY: as in `read`.

@@ -248,19 +248,25 @@ impl Machine {
         }
     }
 
+    #[inline(always)]
     fn inside(&mut self, thread: u32, at: u64, bytes: usize, what: &str) -> Option<usize> {
         let offset = at.wrapping_sub(self.arena.base()) as usize;
-        let inside = offset.checked_add(bytes).is_some_and(|end| end <= self.arena.len());
-        if inside && bytes > 0 && at % bytes as u64 == 0 {
+        let inside = offset < self.arena.len() && bytes <= self.arena.len() - offset;
+        if inside && bytes.is_power_of_two() && at & (bytes as u64 - 1) == 0 {
             return Some(offset);
         }
-        let by = self.threads[thread as usize].by;
-        let why = if inside { "misaligned" } else { "outside every buffer" };
-        self.fail(format!(
-            "rank {}, block {}, thread {}: the kernel {what} {bytes} bytes {why}",
-            by.rank, by.block, by.thread
-        ));
+        self.forbid(thread, bytes, what, inside);
         None
+    }
+
+    #[cold]
+    fn forbid(&mut self, thread: u32, bytes: usize, what: &str, inside: bool) {
+        let why = if inside { "misaligned" } else { "outside every buffer" };
+        let Issuer {
+            rank, block, thread, ..
+        } = self.threads[thread as usize].by;
+        let who = format!("rank {rank}, block {block}, thread {thread}");
+        self.fail(format!("{who}: the kernel {what} {bytes} bytes {why}"));
     }
 
     /// A store that peers may see; true: let others run first.
@@ -281,7 +287,8 @@ impl Machine {
             }
         };
         self.memory.issue(by, offset, data);
-        self.settle();
+        self.changes += 1;
+        self.wake_watchers(offset / LINE, Some(by.rank));
         self.preempt(id, PREEMPT)
     }
 
@@ -322,6 +329,7 @@ impl Machine {
         self.preempt(id, PREEMPT)
     }
 
+    #[inline(always)]
     fn preempt(&mut self, id: u32, one_in: u32) -> bool {
         self.clock += ACCESS_NS;
         let pause = self.rng.one_in(one_in);
@@ -331,6 +339,7 @@ impl Machine {
         pause
     }
 
+    #[inline(always)]
     fn make_ready(&mut self, id: u32) {
         let thread = &mut self.threads[id as usize];
         thread.state = State::Ready;
@@ -444,42 +453,54 @@ impl Machine {
     fn settle(&mut self) {
         while let Some(line) = self.memory.take_changed() {
             self.changes += 1;
-            let Some(index) = self.watchers_of[line].checked_sub(1) else {
-                continue;
-            };
-            let mut list = std::mem::take(&mut self.watchers[index as usize]);
-            list.retain(|&(id, wait)| {
-                let thread = &mut self.threads[id as usize];
-                if thread.state != State::Polling || thread.wait != wait {
-                    return false;
-                }
-                // Who looks at many lines would look in vain most of the time: mostly let more arrive first.
-                if self.rng.one_in(1 + thread.waits_for / 4) {
-                    thread.state = State::Ready;
-                    self.ready[thread.by.rank].push(id);
-                    return false;
-                }
-                if thread.dozing != wait {
-                    thread.dozing = wait;
-                    self.sleepy.push((id, wait));
-                }
-                true
-            });
-            self.watchers[index as usize] = list;
+            self.wake_watchers(line, None);
         }
     }
 
-    /// Lets those look again who have been left asleep; false if there are none.
-    pub(super) fn wake_sleepy(&mut self) -> bool {
-        let before = self.ready.iter().map(Vec::len).sum::<usize>();
-        for (id, wait) in std::mem::take(&mut self.sleepy) {
+    /// A store under way is seen by the threads of its own rank at once, one that has arrived by all.
+    #[inline(always)]
+    fn wake_watchers(&mut self, line: usize, only: Option<usize>) {
+        let Some(index) = self.watchers_of[line].checked_sub(1) else {
+            return;
+        };
+        let mut list = std::mem::take(&mut self.watchers[index as usize]);
+        let mut at = 0;
+        while let Some(&(id, wait)) = list.get(at) {
             let thread = &mut self.threads[id as usize];
             if thread.state == State::Polling && thread.wait == wait {
+                if only.is_some_and(|rank| thread.by.rank != rank) {
+                    at += 1;
+                    continue;
+                }
+                // Who looks at many lines would look in vain most of the time: mostly let more arrive first.
+                if !self.rng.one_in(1 + thread.waits_for / 4) {
+                    if thread.dozing != wait {
+                        thread.dozing = wait;
+                        self.sleepy.push((id, wait));
+                    }
+                    at += 1;
+                    continue;
+                }
                 thread.state = State::Ready;
                 self.ready[thread.by.rank].push(id);
             }
+            list.swap_remove(at);
         }
-        self.ready.iter().map(Vec::len).sum::<usize>() > before
+        self.watchers[index as usize] = list;
+    }
+
+    /// Lets somebody look again who has been left asleep; false if there is nobody.
+    pub(super) fn wake_sleepy(&mut self) -> bool {
+        while !self.sleepy.is_empty() {
+            let pick = self.rng.below(self.sleepy.len());
+            let (id, wait) = self.sleepy.swap_remove(pick);
+            let thread = &self.threads[id as usize];
+            if thread.state == State::Polling && thread.wait == wait {
+                self.make_ready(id);
+                return true;
+            }
+        }
+        false
     }
 }
 

@@ -133,8 +133,6 @@ impl Memory {
                 self.slab[last as usize].next = id;
             }
         }
-        // The rank's own threads see it at once.
-        self.changed.push(line as u32);
     }
 
     fn on_line(&self, line: usize) -> impl Iterator<Item = (u32, &Store)> {

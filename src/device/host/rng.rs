@@ -16,6 +16,8 @@ impl Rng {
         Self((z ^ (z >> 31)) | 1)
     }
 
+    // The development profile inlines little by itself, and everything here is hot.
+    #[inline(always)]
     fn next(&mut self) -> u32 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -24,11 +26,13 @@ impl Rng {
     }
 
     /// Uniform in `0..n`; 0 for an empty range.
+    #[inline(always)]
     pub(super) fn below(&mut self, n: usize) -> usize {
         ((u64::from(self.next()) * n as u64) >> 32) as usize
     }
 
     /// True once in `n` times.
+    #[inline(always)]
     pub(super) fn one_in(&mut self, n: u32) -> bool {
         self.below(n as usize) == 0
     }

@@ -64,7 +64,11 @@ fn every_planted_fault_is_seen_where_it_matters() {
         // A thread with several columns cannot lose one to the next call: its peer's next round waits for it.
         let threads = if fault == SingleBuffer { 10 } else { 4 };
         let geometry = Geometry { blocks: 1, threads };
-        let case = Case { calls: 6, geometry, ..Case::default() };
+        let case = Case {
+            calls: 6,
+            geometry,
+            ..Case::default()
+        };
         let variant = one_shot(protocol, 2, &[]);
         let seen = Delivery::ALL.map(|delivery| caught(&case, variant, delivery, Some(fault)));
         println!("{protocol} {fault:?}: {seen:?} of {SEEDS}");

@@ -241,7 +241,12 @@ fn how_fast() {
             for delivery in Delivery::ALL {
                 let mut exec = executor(ranks as usize, 0, delivery);
                 let geometry = Geometry { blocks: 1, threads: 64 };
-                let case = Case { bytes: 1024, geometry, calls: 8, ..Case::default() };
+                let case = Case {
+                    bytes: 1024,
+                    geometry,
+                    calls: 8,
+                    ..Case::default()
+                };
                 let collective = Case { bytes: 1024, ..case }.prepare(&mut exec, variant, None).unwrap();
                 let since = std::time::Instant::now();
                 for _ in 0..4 {

@@ -4,6 +4,7 @@
 extern crate self as topoforge;
 
 mod builtin;
+pub mod comm;
 pub mod device;
 pub mod driver;
 pub mod matching;

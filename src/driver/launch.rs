@@ -3,13 +3,16 @@
 //! Nothing here checks addresses: a launch is as right as its arguments. That is why launching stays inside the crate.
 //! Start at [`block`].
 
+use super::context::Context;
 use super::module::Function;
 use super::stream::Stream;
+use super::user_stream::UserStream;
 use super::{DriverError, call};
 use crate::device::Geometry;
 use crate::device::abi::Params;
 use cudarc::driver::sys::CUstream;
 use std::ffi::c_void;
+use std::sync::Arc;
 
 /// Mirrors `CUlaunchConfig`.
 #[repr(C)]
@@ -77,6 +80,28 @@ pub(crate) fn values(
     launch(stream, function, geometry, &mut arguments, Order::Plain)
 }
 
+/// As [`block`], on a stream that belongs to the caller of the library.
+///
+/// # Errors
+/// The driver refuses.
+pub(crate) fn block_on_user(
+    stream: &UserStream,
+    context: &Arc<Context>,
+    function: &Function,
+    geometry: Geometry,
+    params: &Params,
+) -> Result<(), DriverError> {
+    let mut arguments = [params.as_ptr().cast_mut().cast::<c_void>()];
+    launch_on(
+        context,
+        stream.handle(),
+        function,
+        geometry,
+        &mut arguments,
+        Order::Plain,
+    )
+}
+
 fn launch(
     stream: &Stream,
     function: &Function,
@@ -84,7 +109,17 @@ fn launch(
     arguments: &mut [*mut c_void],
     order: Order,
 ) -> Result<(), DriverError> {
-    let context = stream.context();
+    launch_on(stream.context(), stream.handle(), function, geometry, arguments, order)
+}
+
+fn launch_on(
+    context: &Arc<Context>,
+    stream: CUstream,
+    function: &Function,
+    geometry: Geometry,
+    arguments: &mut [*mut c_void],
+    order: Order,
+) -> Result<(), DriverError> {
     context.bind()?;
     let driver = context.driver;
     let Geometry { blocks, threads } = geometry;
@@ -92,19 +127,7 @@ fn launch(
     match order {
         Order::Plain => {
             let arguments = arguments.as_mut_ptr();
-            call!(driver.launch(
-                handle,
-                blocks,
-                1,
-                1,
-                threads,
-                1,
-                1,
-                0,
-                stream.handle(),
-                arguments,
-                extra
-            ))
+            call!(driver.launch(handle, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, extra))
         }
         Order::Programmatic => {
             let Some(launch) = &driver.launch_ex else {
@@ -122,7 +145,7 @@ fn launch(
                 grid: [blocks, 1, 1],
                 block: [threads, 1, 1],
                 shared_bytes: 0,
-                stream: stream.handle(),
+                stream,
                 attributes: &raw const attribute,
                 attribute_count: 1,
             };

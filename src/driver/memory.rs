@@ -7,6 +7,7 @@ use super::context::Context;
 use super::{DriverError, call};
 use std::ffi::c_void;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Device memory of one context; at least 256-byte aligned, uninitialised.
 pub struct DeviceBuffer {
@@ -61,8 +62,10 @@ pub struct MappedHost {
     words: usize,
 }
 
-// SAFETY: plain memory of its own; whoever holds the value reads and writes it with volatile accesses only.
+// SAFETY: plain memory of its own; whoever holds the value reads and writes it with atomic accesses only.
 unsafe impl Send for MappedHost {}
+// SAFETY: as above.
+unsafe impl Sync for MappedHost {}
 
 const PORTABLE_AND_MAPPED: u32 = 1 | 2;
 
@@ -103,8 +106,8 @@ impl MappedHost {
         if index >= self.words {
             return 0;
         }
-        // SAFETY: inside the allocation; volatile because kernels write it behind the compiler's back.
-        unsafe { self.pointer.cast::<u32>().add(index).read_volatile() }
+        // SAFETY: inside the allocation and aligned; atomic because kernels and other threads write it meanwhile.
+        unsafe { AtomicU32::from_ptr(self.pointer.cast::<u32>().add(index)) }.load(Ordering::Acquire)
     }
 
     /// Sets word `index` of 4 bytes; past the end nothing happens.
@@ -112,10 +115,9 @@ impl MappedHost {
         if index >= self.words {
             return;
         }
-        // What was written before must be seen by whoever sees this.
-        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-        // SAFETY: inside the allocation; volatile because kernels poll it.
-        unsafe { self.pointer.cast::<u32>().add(index).write_volatile(value) };
+        // SAFETY: inside the allocation and aligned; atomic because kernels poll it.
+        // Sequentially consistent: what was written before must be seen by whoever sees this.
+        unsafe { AtomicU32::from_ptr(self.pointer.cast::<u32>().add(index)) }.store(value, Ordering::SeqCst);
     }
 }
 

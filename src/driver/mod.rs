@@ -16,6 +16,7 @@ pub mod nccl;
 pub mod nvml;
 pub mod peer;
 pub mod stream;
+pub mod user_stream;
 
 use crate::device::DeviceError;
 use std::fmt;

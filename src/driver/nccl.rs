@@ -5,6 +5,7 @@
 
 use super::handles::{open, table};
 use super::stream::Stream;
+use super::user_stream::UserStream;
 use super::{DriverError, call};
 use crate::device::DeviceError;
 use libloading::Library;
@@ -78,8 +79,11 @@ pub struct Communicators {
     comms: Vec<Comm>,
 }
 
-// SAFETY: the value is used from one thread at a time, since it is not Sync, and NCCL allows another thread each time.
+// SAFETY: NCCL allows another thread each time.
 unsafe impl Send for Communicators {}
+// SAFETY: shared use is `all_reduce_one` of different ranks, each from its own thread, which NCCL allows: a rank's
+// communicator is touched by that rank's thread only.
+unsafe impl Sync for Communicators {}
 
 impl Communicators {
     /// Joins devices, given by CUDA ordinal. Not while a collective is in flight.
@@ -137,6 +141,39 @@ impl Communicators {
         let end = call!(nccl.group_end());
         outcome.and(end)
     }
+}
+
+impl Communicators {
+    /// Enqueues one rank's part of an all-reduce (sum) on the caller's stream. From one thread for several ranks only
+    /// inside [`group`].
+    ///
+    /// # Errors
+    /// NCCL refuses.
+    pub(crate) fn all_reduce_one(
+        &self,
+        rank: usize,
+        (send, receive): (u64, u64),
+        elements: u64,
+        element: NcclType,
+        stream: &UserStream,
+    ) -> Result<(), DriverError> {
+        let nccl = self.nccl;
+        let comm = self.comms.get(rank).copied().unwrap_or(std::ptr::null_mut());
+        let (send, receive) = (send as *const c_void, receive as *mut c_void);
+        let (count, kind, stream) = (elements as usize, element as c_int, stream.handle().cast::<c_void>());
+        call!(nccl.all_reduce(send, receive, count, kind, SUM, comm, stream))
+    }
+}
+
+/// Runs `calls` between NCCL's group marks, or plainly where there is no NCCL.
+pub(crate) fn group<T, E>(calls: impl FnOnce() -> Result<T, E>, refused: impl Fn(DriverError) -> E) -> Result<T, E> {
+    let Ok(nccl) = Nccl::open() else {
+        return calls();
+    };
+    call!(nccl.group_start()).map_err(&refused)?;
+    let done = calls();
+    let end = call!(nccl.group_end()).map_err(refused);
+    done.and_then(|value| end.map(|()| value))
 }
 
 impl Drop for Communicators {

@@ -54,19 +54,60 @@ impl Routes {
             let device = format!("{} ({})", report.device.kind, report.device.names.join(", "));
             return Err(RoutesError::Emulation { device });
         }
-        let invalid = |fault: &str| RoutesError::Invalid { path: PathBuf::new(), fault: fault.to_owned() };
+        let invalid = |fault: &str| RoutesError::Invalid {
+            path: PathBuf::new(),
+            fault: fault.to_owned(),
+        };
         if (report.family.as_str(), report.partials) != (identity.family.as_str(), identity.partials) {
-            return Err(invalid("the report is of another family or partials policy than the identity"));
+            return Err(invalid(
+                "the report is of another family or partials policy than the identity",
+            ));
         }
         let routes = report.rows.iter().map(|row| {
             let served = match (&row.route, row.geometry) {
-                (Some(name), Some(geometry)) if row.selected => Served::Variant { name: name.clone(), geometry },
+                (Some(name), Some(geometry)) if row.selected => Served::Variant {
+                    name: name.clone(),
+                    geometry,
+                },
                 _ => Served::Comparator,
             };
             let (comparator, comparator_us) = (row.comparator.clone(), row.comparator_us);
-            Route { up_to: row.bytes, served, us: row.us, comparator, comparator_us, reason: row.reason.clone() }
+            Route {
+                up_to: row.bytes,
+                served,
+                us: row.us,
+                comparator,
+                comparator_us,
+                reason: row.reason.clone(),
+            }
         });
         Self::new(identity, routes.collect()).map_err(|fault| invalid(&fault))
+    }
+
+    /// A table in which the comparator serves everything.
+    pub fn empty(identity: Identity) -> Self {
+        Self {
+            identity,
+            routes: Vec::new(),
+        }
+    }
+
+    /// The table of an emulation, whose figures mean nothing: the first proven route of every size, whatever it took.
+    /// For serving in this process only; it cannot be written.
+    pub(crate) fn untimed(report: &TuneReport, identity: Identity) -> Self {
+        let route = |row: &crate::tune::Row| {
+            let (name, geometry) = (row.route.clone()?, row.geometry?);
+            Some(Route {
+                up_to: row.bytes,
+                served: Served::Variant { name, geometry },
+                us: None,
+                comparator: None,
+                comparator_us: None,
+                reason: "proven; not timed, since ranks share a GPU".to_owned(),
+            })
+        };
+        let routes = report.rows.iter().filter_map(route).collect();
+        Self { identity, routes }
     }
 
     /// Checks what every table must be.
@@ -75,18 +116,29 @@ impl Routes {
         let mut seen: Vec<usize> = identity.placement.clone();
         seen.sort_unstable();
         if ranks < 2 || seen != (0..ranks).collect::<Vec<_>>() {
-            return Err(format!("placement {:?} must name each of the {ranks} GPUs once, 2 or more", identity.placement));
+            return Err(format!(
+                "placement {:?} must name each of the {ranks} GPUs once, 2 or more",
+                identity.placement
+            ));
         }
         let mut previous = 0;
         for route in &routes {
             let up_to = route.up_to;
             if up_to <= previous || up_to % identity.element.bytes() as u64 != 0 {
-                return Err(format!("size {up_to} after {previous}: sizes must rise and be whole elements"));
+                return Err(format!(
+                    "size {up_to} after {previous}: sizes must rise and be whole elements"
+                ));
             }
             previous = up_to;
-            if let Served::Variant { name, geometry: Geometry { blocks, threads } } = &route.served {
+            if let Served::Variant {
+                name,
+                geometry: Geometry { blocks, threads },
+            } = &route.served
+            {
                 if *blocks == 0 || *threads == 0 || threads % 32 != 0 || *threads > 1024 {
-                    return Err(format!("{name} up to {up_to} bytes: no launch has geometry {blocks}x{threads}"));
+                    return Err(format!(
+                        "{name} up to {up_to} bytes: no launch has geometry {blocks}x{threads}"
+                    ));
                 }
                 if route.us.is_none() {
                     return Err(format!("{name} up to {up_to} bytes serves without a figure"));
@@ -94,7 +146,9 @@ impl Routes {
             }
             let figures = [route.us, route.comparator_us];
             if figures.into_iter().flatten().any(|us| !us.is_finite() || us <= 0.0) {
-                return Err(format!("up to {up_to} bytes: a figure is no positive number of microseconds"));
+                return Err(format!(
+                    "up to {up_to} bytes: a figure is no positive number of microseconds"
+                ));
             }
         }
         Ok(Self { identity, routes })

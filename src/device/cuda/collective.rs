@@ -5,6 +5,7 @@
 
 use super::comparator::NcclAllReduce;
 use super::machine::Machine;
+use super::served::ServedKernel;
 use super::verdict::{self, STATUS_WORDS};
 use crate::device::abi::{Control, Header, PULL_MAX_BLOCKS, Params, ScratchLayout, ports};
 use crate::device::{DeviceError, Fault, Geometry, Preparation};
@@ -12,6 +13,7 @@ use crate::driver::launch::{self, Order};
 use crate::driver::memory::{DeviceBuffer, MappedHost};
 use crate::driver::module::Function;
 use crate::registry::{Memory, Protocol, Variant};
+use std::sync::Arc;
 
 /// What a [`crate::device::Prepared`] stands for.
 pub(super) struct Collective {
@@ -64,7 +66,7 @@ pub(super) struct Compiled {
     params: Vec<Params>,
     state: Vec<DeviceBuffer>,
     counters: u64,
-    status: MappedHost,
+    status: Arc<MappedHost>,
     /// What rank 0 contributes under [`Fault::DroppedContribution`].
     zeros: Option<DeviceBuffer>,
     _slots: Slots,
@@ -101,7 +103,7 @@ impl Compiled {
         let state = (0..ranks)
             .map(|r| DeviceBuffer::new(machine.context(r), COUNTERS_AT + counters))
             .collect::<Result<Vec<_>, _>>()?;
-        let status = MappedHost::new(machine.context(0), (ranks * STATUS_WORDS * 4) as u64)?;
+        let status = Arc::new(MappedHost::new(machine.context(0), (ranks * STATUS_WORDS * 4) as u64)?);
         let zeros = match fault {
             Some(Fault::DroppedContribution) => {
                 Some(DeviceBuffer::new(machine.context(0), max_bytes.next_multiple_of(16))?)
@@ -208,6 +210,17 @@ impl Compiled {
             }
         }
         Ok(())
+    }
+
+    /// One rank's launches, for serving on a caller's stream.
+    pub fn served(&self, machine: &Machine, rank: usize) -> ServedKernel {
+        ServedKernel {
+            variant: self.variant,
+            context: machine.context(rank).clone(),
+            function: self.functions[rank].clone(),
+            params: self.params[rank].clone(),
+            status: self.status.clone(),
+        }
     }
 
     fn verdict(&self) -> Result<(), DeviceError> {

@@ -11,6 +11,7 @@ mod comparator;
 mod gpu;
 mod machine;
 mod nodes;
+mod served;
 mod timing;
 mod verdict;
 
@@ -22,6 +23,7 @@ use crate::registry::Variant;
 use collective::{Collective, Compiled, Work};
 use comparator::NcclAllReduce;
 use machine::Machine;
+pub(crate) use served::ServedKernel;
 use std::time::Duration;
 
 /// How a CUDA executor behaves.
@@ -137,6 +139,17 @@ impl CudaExecutor {
             ));
         }
         Ok(())
+    }
+
+    /// One rank's launches of a prepared variant. The executor must outlive them.
+    pub(crate) fn served(&self, id: Prepared, rank: usize) -> Result<ServedKernel, DeviceError> {
+        let machine = self.machine()?;
+        match &self.collective(id)?.work {
+            Work::Compiled(compiled) if rank < machine.ranks.len() => Ok(compiled.served(machine, rank)),
+            _ => Err(DeviceError::Misuse {
+                reason: format!("collective {} has no kernel for rank {rank}", id.0),
+            }),
+        }
     }
 
     fn bury(&mut self, id: Prepared) {

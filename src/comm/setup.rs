@@ -1,0 +1,229 @@
+//! Sets communicators up: place, read or tune routes, prove, prepare, hand a part to every rank.
+//!
+//! Everything that can fail, fails here; nothing is decided after it. Start at [`cuda`].
+
+use super::cuda::{CudaPart, Serving};
+use super::dispatch::{Dispatch, Range};
+use super::{Changed, CommError, Communicator, Options, Part, Site};
+use crate::device::cuda::CudaOptions;
+use crate::device::{Executor, Preparation, Prepared};
+use crate::driver::nccl::Communicators;
+use crate::driver::user_stream::UserStream;
+use crate::qualify::QualifyPlan;
+use crate::registry::Variant;
+use crate::routes::{Routes, RoutesError, Served, requalify};
+use crate::tune::{Compare, TuneOptions, tune};
+use cudarc::driver::CudaStream;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+pub(super) fn cuda(streams: &[Arc<CudaStream>], options: &Options) -> Result<Vec<Communicator>, CommError> {
+    let devices: Vec<usize> = streams.iter().map(|s| s.context().ordinal()).collect();
+    let cuda_options = CudaOptions {
+        deadline: options.deadline,
+        ..CudaOptions::default()
+    };
+    let mut site = Site::open(&options.registry, &devices, options.family.as_deref(), cuda_options)?;
+    if site.placement.len() != streams.len() {
+        return Err(CommError::Misuse {
+            reason: format!(
+                "family {} has {} ranks, but {} streams were given",
+                site.family.name,
+                site.placement.len(),
+                streams.len()
+            ),
+        });
+    }
+    // NCCL and its buffers before anything of ours can spin.
+    let wants_nccl = options.comparators.contains(&Compare::Nccl);
+    let nccl = if wants_nccl {
+        Communicators::new(&devices).ok().map(Arc::new)
+    } else {
+        None
+    };
+    let (routes, mut notes) = routes(&mut site, options)?;
+    let ranges = ranges(&routes);
+    let serving = prepare(&mut site, &routes)?;
+    let summary: Arc<str> = {
+        notes.insert(
+            0,
+            format!(
+                "family {} ({}), placement {:?}",
+                site.family.name, site.fit, site.placement
+            ),
+        );
+        notes.join("\n").into()
+    };
+    let fallback = serving.iter().rposition(Option::is_some);
+    let placement = site.placement.clone();
+    let executor = Arc::new(Mutex::new(site.executor));
+    let mut communicators = Vec::new();
+    for (rank, stream) in streams.iter().enumerate() {
+        // Which of the family's ranks plays on this stream.
+        let family_rank = placement.iter().position(|p| *p == rank).unwrap_or(rank);
+        let parts = {
+            let executor = executor.lock().unwrap_or_else(|e| e.into_inner());
+            let mut parts = Vec::new();
+            for (served, route) in serving.iter().zip(routes.routes()) {
+                let Some(id) = served else {
+                    parts.push(None);
+                    continue;
+                };
+                let Served::Variant { geometry, .. } = route.served else {
+                    parts.push(None);
+                    continue;
+                };
+                let kernel = executor.served(*id, family_rank)?;
+                parts.push(Some(RefCell::new(Serving { kernel, geometry })));
+            }
+            parts
+        };
+        communicators.push(Communicator {
+            rank,
+            world: streams.len(),
+            dispatch: Dispatch::new(ranges.clone()),
+            summary: summary.clone(),
+            part: Part::Cuda(CudaPart {
+                stream: UserStream::of(stream),
+                ranges: parts,
+                fallback,
+                nccl: nccl.clone().map(|n| (n, rank)),
+                _executor: executor.clone(),
+            }),
+        });
+    }
+    Ok(communicators)
+}
+
+/// The table that serves, and what there is to say about it.
+fn routes(site: &mut Site, options: &Options) -> Result<(Routes, Vec<String>), CommError> {
+    let mut notes = Vec::new();
+    let here = site.identity(options.partials);
+    if let Some(path) = options.routes.as_ref().filter(|p| p.exists()) {
+        let mut read = Routes::read(path)?;
+        let differences = read.identity().differences(&here);
+        if differences.is_empty() {
+            let dropped = requalify(&mut site.executor, site.family, &mut read, &QualifyPlan::quick());
+            if options.strict && !dropped.is_empty() {
+                return Err(CommError::Refused {
+                    reasons: dropped.iter().map(ToString::to_string).collect(),
+                });
+            }
+            notes.push(format!("routes read from {} and proven again", path.display()));
+            notes.extend(dropped.iter().map(ToString::to_string));
+            return Ok((read, notes));
+        }
+        match options.changed {
+            Changed::Strict => return Err(CommError::ChangedIdentity { differences }),
+            Changed::Comparator => {
+                notes.push(format!(
+                    "the comparator serves everything, since {}",
+                    differences.join("; ")
+                ));
+                return Ok((Routes::empty(here), notes));
+            }
+            Changed::Retune => notes.push(format!("tuned again, since {}", differences.join("; "))),
+        }
+    }
+    let tuning = TuneOptions {
+        payloads: options.payloads.clone(),
+        partials: options.partials,
+        memory: site.memory(),
+        comparators: options.comparators.clone(),
+        ..TuneOptions::default()
+    };
+    let report = tune(&mut site.executor, site.family, &tuning, &mut |_| {})?;
+    notes.extend(report.left_out.iter().map(ToString::to_string));
+    let made = match Routes::from_report(&report, here.clone()) {
+        Ok(routes) => routes,
+        Err(RoutesError::Emulation { device }) => {
+            notes.push(format!(
+                "{device}: several ranks share a GPU, so times mean nothing; every proven route is taken"
+            ));
+            return Ok((Routes::untimed(&report, here), notes));
+        }
+        Err(e) => return Err(e.into()),
+    };
+    if let Some(path) = &options.routes {
+        made.write(path)?;
+        notes.push(format!("routes written to {}", path.display()));
+    }
+    Ok((made, notes))
+}
+
+fn ranges(routes: &Routes) -> Vec<Range> {
+    let range = |route: &crate::routes::Route| {
+        let (variant, geometry) = match &route.served {
+            Served::Variant { name, geometry } => (Some(name.clone()), Some(*geometry)),
+            Served::Comparator => (None, None),
+        };
+        Range {
+            up_to: route.up_to,
+            variant,
+            geometry,
+            reason: route.reason.clone(),
+        }
+    };
+    routes.routes().iter().map(range).collect()
+}
+
+/// Scratch for every variant and thread count that serves, sized by the largest payload it serves.
+fn prepare(site: &mut Site, routes: &Routes) -> Result<Vec<Option<Prepared>>, CommError> {
+    let mut sizes: BTreeMap<(&str, u32), u64> = BTreeMap::new();
+    let named = |route: &'_ crate::routes::Route| match &route.served {
+        Served::Variant { name, geometry } => Some((name.clone(), geometry.threads)),
+        Served::Comparator => None,
+    };
+    let keys: Vec<Option<(String, u32)>> = routes.routes().iter().map(named).collect();
+    for (key, route) in keys.iter().zip(routes.routes()) {
+        if let Some((name, threads)) = key {
+            let most = sizes.entry((name, *threads)).or_default();
+            *most = route.up_to.max(*most);
+        }
+    }
+    let mut prepared = BTreeMap::new();
+    for ((name, threads), max_bytes) in sizes {
+        let variant: &'static Variant =
+            site.family
+                .variants
+                .iter()
+                .find(|v| v.name == name)
+                .ok_or_else(|| CommError::Misuse {
+                    reason: format!("route {name} is not compiled in for family {}", site.family.name),
+                })?;
+        let preparation = Preparation {
+            max_bytes,
+            threads,
+            fault: None,
+        };
+        prepared.insert(
+            (name.to_owned(), threads),
+            site.executor.prepare(variant, &preparation)?,
+        );
+    }
+    Ok(keys
+        .into_iter()
+        .map(|k| k.and_then(|k| prepared.get(&k).copied()))
+        .collect())
+}
+
+#[cfg(feature = "host-executor")]
+pub(super) fn host(family: &str, options: &Options) -> Result<Vec<Communicator>, CommError> {
+    let family = options.registry.family(family).ok_or_else(|| CommError::NoFamily {
+        reasons: vec![format!(
+            "{family}: not in this build, `topoforge families` lists what is"
+        )],
+    })?;
+    let ranks = family.variants.first().map_or(0, |v| v.ranks.len());
+    let (ranges, parts) = super::host::start(family, ranks, options)?;
+    let summary: Arc<str> = format!("family {} on the host executor: emulation", family.name).into();
+    let communicator = |(rank, part)| Communicator {
+        rank,
+        world: ranks,
+        dispatch: Dispatch::new(ranges.clone()),
+        summary: summary.clone(),
+        part: Part::Host(part),
+    };
+    Ok(parts.into_iter().enumerate().map(communicator).collect())
+}

@@ -1,0 +1,132 @@
+//! A family placed on GPUs of this process: what tuning and serving both start from.
+//!
+//! Probes, matches and opens the executor; proves and times nothing. Start at [`Site::open`].
+
+use super::CommError;
+use crate::device::cuda::{CudaExecutor, CudaOptions};
+use crate::device::{DeviceError, Executor};
+use crate::driver::nccl::Nccl;
+use crate::matching::match_families;
+use crate::planner::matching::{Devices, Kind, Options};
+use crate::probe::{LiveTopology, probe};
+use crate::registry::{Element, Family, Memory, Partials, Registry};
+use crate::routes::{Identity, NcclIdentity};
+
+/// A family on GPUs.
+pub struct Site {
+    /// What fits, or what the caller named.
+    pub family: &'static Family,
+    /// `placement[family rank]` is a position in the list of devices.
+    pub placement: Vec<usize>,
+    /// Its rank `r` is the family's rank `r`.
+    pub executor: CudaExecutor,
+    /// How well it fits, in words.
+    pub fit: String,
+    live: LiveTopology,
+    kernel_set: String,
+}
+
+impl Site {
+    /// Places a family on `devices` (CUDA ordinals): the nearest one, or the one that is named, rank by rank. A named
+    /// family may have more ranks than devices: several ranks then share a GPU, which proves but does not time.
+    ///
+    /// # Errors
+    /// No GPU, no family that fits, or the driver refuses.
+    pub fn open(
+        registry: &Registry,
+        devices: &[usize],
+        named: Option<&str>,
+        options: CudaOptions,
+    ) -> Result<Self, CommError> {
+        let live = probe()?;
+        let (family, placement, fit) = match named {
+            Some(name) => by_name(registry, name, devices.len())?,
+            None => nearest(registry, &live, devices)?,
+        };
+        let ordinals: Vec<usize> = placement.iter().map(|p| devices[*p]).collect();
+        let staged = family.variants.iter().all(|v| v.memory == Memory::Host);
+        let options = CudaOptions {
+            staged: staged || options.staged,
+            ..options
+        };
+        Ok(Self {
+            executor: CudaExecutor::new(&ordinals, ordinals.len(), options)?,
+            family,
+            placement,
+            fit,
+            live,
+            kernel_set: registry.kernel_set(),
+        })
+    }
+
+    /// What a route table measured here depends on.
+    pub fn identity(&self, partials: Partials) -> Identity {
+        let driver = self.live.driver.clone();
+        Identity {
+            kernel_set: self.kernel_set.clone(),
+            driver: driver.unwrap_or_else(|| format!("CUDA {}", self.live.cuda_version)),
+            nccl: nccl_here(),
+            gpus: self.executor.device().names.clone(),
+            layout: self.live.topology.layout_fingerprint(),
+            element: Element::F16,
+            partials,
+            family: self.family.name.into(),
+            placement: self.placement.clone(),
+        }
+    }
+
+    /// Where the family's slots lie.
+    pub fn memory(&self) -> Memory {
+        let staged = self.family.variants.iter().all(|v| v.memory == Memory::Host);
+        if staged { Memory::Host } else { Memory::Peer }
+    }
+}
+
+/// The NCCL that a comparison would use, if there is one.
+fn nccl_here() -> Option<NcclIdentity> {
+    let version = Nccl::open().ok()?.version().ok()?;
+    let (major, minor, patch) = (version / 10_000, version / 100 % 100, version % 100);
+    let named = std::env::var("TOPOFORGE_NCCL").ok().filter(|p| !p.is_empty());
+    Some(NcclIdentity {
+        version: format!("{major}.{minor}.{patch}"),
+        path: named.unwrap_or_else(|| "libnccl.so.2".into()),
+    })
+}
+
+type Placed = (&'static Family, Vec<usize>, String);
+
+fn by_name(registry: &Registry, name: &str, devices: usize) -> Result<Placed, CommError> {
+    let family = registry.family(name).ok_or_else(|| CommError::NoFamily {
+        reasons: vec![format!("{name}: not in this build, `topoforge families` lists what is")],
+    })?;
+    let ranks = family.variants.first().map_or(0, |v| v.ranks.len());
+    if ranks == 0 || devices == 0 {
+        return Err(CommError::Device(DeviceError::Misuse {
+            reason: format!("{name} has {ranks} ranks and {devices} devices were given: both must be positive"),
+        }));
+    }
+    let placement = (0..ranks).map(|r| r * devices.min(ranks) / ranks).collect();
+    Ok((family, placement, "named by the caller".into()))
+}
+
+fn nearest(registry: &Registry, live: &LiveTopology, devices: &[usize]) -> Result<Placed, CommError> {
+    let options = Options {
+        devices: Devices::These(devices.to_vec()),
+        ..Options::default()
+    };
+    let all = match_families(registry, &live.topology, &options);
+    let reasons = || all.iter().map(|m| m.found.to_string()).collect();
+    let best = all
+        .first()
+        .filter(|m| m.is_feasible())
+        .ok_or_else(|| CommError::NoFamily { reasons: reasons() })?;
+    let position = |live: &usize| devices.iter().position(|d| d == live).unwrap_or(0);
+    let placement = best.found.placement.iter().map(position).collect();
+    let how = match best.found.kind {
+        Kind::Exact => "an exact match",
+        Kind::Compatible => "compatible",
+        _ => "the nearest there is",
+    };
+    let fit = format!("{how}, distance {}", best.found.distance.unwrap_or(0));
+    Ok((best.family, placement, fit))
+}

@@ -1,0 +1,54 @@
+//! One rank's launches of a prepared variant on a stream of the caller's: what serving calls.
+//!
+//! A call retargets the parameter block and launches; it allocates, locks and waits for nothing. The executor that
+//! prepared the variant owns the scratch and must outlive it. Start at [`ServedKernel::launch`].
+
+use super::verdict;
+use crate::device::abi::Params;
+use crate::device::{DeviceError, Geometry};
+use crate::driver::context::Context;
+use crate::driver::launch;
+use crate::driver::memory::MappedHost;
+use crate::driver::module::Function;
+use crate::driver::user_stream::UserStream;
+use crate::registry::Variant;
+use std::sync::Arc;
+
+/// A rank's side of a prepared variant.
+pub(crate) struct ServedKernel {
+    pub(super) variant: &'static Variant,
+    pub(super) context: Arc<Context>,
+    pub(super) function: Function,
+    pub(super) params: Params,
+    pub(super) status: Arc<MappedHost>,
+}
+
+impl ServedKernel {
+    /// Enqueues one call.
+    ///
+    /// # Errors
+    /// A timeout of an earlier call on any rank, or the driver refuses.
+    pub fn launch(
+        &mut self,
+        stream: &UserStream,
+        geometry: Geometry,
+        input: u64,
+        output: u64,
+        bytes: u64,
+    ) -> Result<(), DeviceError> {
+        self.verdict()?;
+        let columns = u32::try_from(self.variant.columns(bytes)).unwrap_or(u32::MAX);
+        self.params.retarget(input, output, bytes, columns);
+        launch::block_on_user(stream, &self.context, &self.function, geometry, &self.params)?;
+        Ok(())
+    }
+
+    /// What kernels of any rank have reported so far: host memory, a load a rank.
+    pub fn verdict(&self) -> Result<(), DeviceError> {
+        let ranks = 0..self.variant.ranks.len();
+        let dead = ranks
+            .filter_map(|r| verdict::timeout(self.variant, r, &verdict::status(&self.status, r)))
+            .next();
+        dead.map_or(Ok(()), Err)
+    }
+}

@@ -17,8 +17,8 @@ const LIMIT: f64 = 65520.0;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ErrorBound {
     ranks: usize,
-    /// Relative error of all sums together.
-    gamma: f64,
+    /// Rounding unit of the sums.
+    unit: f64,
     /// Whether a partial sum can overflow, not only the result.
     narrow: bool,
 }
@@ -92,26 +92,33 @@ impl ErrorBound {
             Partials::F16 => 1.0 / 2048.0,
             Partials::F32 => 1.0 / 16_777_216.0,
         };
-        let k = ranks.saturating_sub(1) as f64 * unit;
         Self {
             ranks,
-            gamma: if k < 1.0 { k / (1.0 - k) } else { f64::INFINITY },
+            unit,
             narrow: partials == Partials::F16,
         }
+    }
+
+    /// Relative error of the sum of `count` values.
+    fn gamma(&self, count: usize) -> f64 {
+        let k = count.saturating_sub(1) as f64 * self.unit;
+        if k < 1.0 { k / (1.0 - k) } else { f64::INFINITY }
     }
 
     /// What some order of sums gives for these inputs, one a rank.
     pub fn allowed(&self, inputs: impl IntoIterator<Item = f16>) -> Allowed {
         let (mut plus, mut minus, mut nan) = (false, false, false);
         let (mut up, mut down) = (0.0_f64, 0.0_f64);
+        let (mut ups, mut downs) = (0, 0);
         for value in inputs {
             let v = value.to_f64();
             match v {
                 _ if v.is_nan() => nan = true,
                 f64::INFINITY => plus = true,
                 f64::NEG_INFINITY => minus = true,
-                _ if v > 0.0 => up += v,
-                _ => down -= v,
+                _ if v > 0.0 => (up, ups) = (up + v, ups + 1),
+                _ if v < 0.0 => (down, downs) = (down - v, downs + 1),
+                _ => {}
             }
         }
         if nan || (plus && minus) {
@@ -123,10 +130,11 @@ impl ErrorBound {
             };
         }
         let (sum, total) = (up - down, up + down);
-        let off = self.gamma * (1.0 + UNIT_OUT) * total + UNIT_OUT * sum.abs() + self.ranks as f64 * ETA;
-        // The largest partial sum of one sign that roundings can make. f32 partials of f16 inputs never overflow.
-        let reach = |side: f64| self.narrow && side * (1.0 + self.gamma) >= LIMIT;
-        let (over, under) = (reach(up), reach(down));
+        let off = self.gamma(self.ranks) * (1.0 + UNIT_OUT) * total + UNIT_OUT * sum.abs() + self.ranks as f64 * ETA;
+        // The largest partial sum of one sign: rounding is monotonic, so no order does better than without the other
+        // sign's values. f32 partials of f16 inputs never overflow.
+        let reach = |side: f64, count| self.narrow && side * (1.0 + self.gamma(count)) >= LIMIT;
+        let (over, under) = (reach(up, ups), reach(down, downs));
         if plus || minus {
             // One infinity wins unless the other one can arise on the way.
             return Allowed {

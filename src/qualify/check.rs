@@ -101,7 +101,14 @@ pub(crate) fn drive(
         let passed = tally.chains;
         let prepared = match subject {
             Subject::Variant(variant, fault) => exec
-                .prepare(variant, &Preparation { max_bytes: plan.max_bytes(), threads, fault })
+                .prepare(
+                    variant,
+                    &Preparation {
+                        max_bytes: plan.max_bytes(),
+                        threads,
+                        fault,
+                    },
+                )
                 .map_err(|e| refuse(passed, Reason::Device(e)))?,
             Subject::Comparator(prepared, _) => prepared,
         };

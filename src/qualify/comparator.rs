@@ -29,11 +29,13 @@ pub fn qualify_comparator(
     comparator: Comparator,
     plan: &QualifyPlan,
 ) -> Result<Proof, Refusal> {
-    let prepared = exec.prepare_comparator(comparator, plan.max_bytes()).map_err(|error| Refusal {
-        variant: name(comparator).to_owned(),
-        passed: 0,
-        reason: Reason::Device(error),
-    })?;
+    let prepared = exec
+        .prepare_comparator(comparator, plan.max_bytes())
+        .map_err(|error| Refusal {
+            variant: name(comparator).to_owned(),
+            passed: 0,
+            reason: Reason::Device(error),
+        })?;
     let result = qualify_prepared(exec, comparator, prepared, plan);
     exec.release(prepared);
     result
@@ -51,9 +53,12 @@ pub fn qualify_prepared(
 ) -> Result<Proof, Refusal> {
     let Comparator::Nccl(partials) = comparator;
     let bound = ErrorBound::new(exec.ranks(), partials);
-    drive(exec, Subject::Comparator(prepared, name(comparator)), plan, &mut |case, inputs, outputs| {
-        judge(&bound, case, inputs, outputs)
-    })
+    drive(
+        exec,
+        Subject::Comparator(prepared, name(comparator)),
+        plan,
+        &mut |case, inputs, outputs| judge(&bound, case, inputs, outputs),
+    )
 }
 
 fn judge(bound: &ErrorBound, case: &Case, mut inputs: Vec<Vec<u8>>, outputs: &Outputs) -> Result<(), Reason> {

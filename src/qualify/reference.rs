@@ -47,6 +47,8 @@ pub enum BadExpression {
         /// How often each rank occurs.
         counts: Vec<u32>,
     },
+    /// It says for no policy of partials what it computes.
+    NoPartials,
     /// The table from rank and chunk to expression is incomplete or points nowhere.
     Table {
         /// Entries that it has.
@@ -66,6 +68,7 @@ impl fmt::Display for BadExpression {
                     "declared expression `{text}` must hold every rank once, it has {counts:?}"
                 )
             }
+            Self::NoPartials => f.write_str("no policy of partials is declared, so nothing can be compared"),
             Self::Table { entries, wanted } => {
                 write!(
                     f,
@@ -84,6 +87,9 @@ impl Reference {
     /// # Errors
     /// An expression does not parse or is no all-reduce, or the table is incomplete.
     pub fn new(variant: &Variant) -> Result<Self, BadExpression> {
+        if variant.partials.is_empty() {
+            return Err(BadExpression::NoPartials);
+        }
         let (ranks, chunks) = (variant.ranks.len(), variant.chunks as usize);
         let expressions = variant
             .expressions
@@ -315,8 +321,9 @@ mod tests {
             two_ranks_agree((0..=u16::MAX).collect(), vec![special; 1 << 16]);
         }
         for round in 0..256_u32 {
-            let at =
-                |salt: u32| (0..1 << 16).map(move |i| (crate::qualify::mix::scramble(i ^ (round << 16) ^ salt) >> 9) as u16);
+            let at = |salt: u32| {
+                (0..1 << 16).map(move |i| (crate::qualify::mix::scramble(i ^ (round << 16) ^ salt) >> 9) as u16)
+            };
             two_ranks_agree(at(0).collect(), at(0x5bd1_e995).collect());
         }
     }

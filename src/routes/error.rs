@@ -56,10 +56,18 @@ impl fmt::Display for RoutesError {
         match self {
             Self::Io { path, action, error } => write!(f, "cannot {action} {}: {error}", path.display()),
             Self::Truncated { path, line } => {
-                write!(f, "{}:{line}: the file ends before the table does: copy it again or tune again", path.display())
+                write!(
+                    f,
+                    "{}:{line}: the file ends before the table does: copy it again or tune again",
+                    path.display()
+                )
             }
             Self::Foreign { path, fault } => {
-                write!(f, "{} is no routes file: {fault}; `topoforge tune --out FILE` writes one", path.display())
+                write!(
+                    f,
+                    "{} is no routes file: {fault}; `topoforge tune --out FILE` writes one",
+                    path.display()
+                )
             }
             Self::Format { path, found } => write!(
                 f,
@@ -70,7 +78,10 @@ impl fmt::Display for RoutesError {
             Self::Invalid { path, fault } if path.as_os_str().is_empty() => write!(f, "no routes of this: {fault}"),
             Self::Invalid { path, fault } => write!(f, "{}: {fault}: tune again", path.display()),
             Self::Emulation { device } => {
-                write!(f, "no routes are made on {device}: it is an emulation and its times mean nothing")
+                write!(
+                    f,
+                    "no routes are made on {device}: it is an emulation and its times mean nothing"
+                )
             }
         }
     }

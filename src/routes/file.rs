@@ -82,11 +82,16 @@ impl Routes {
         let io = |error: std::io::Error| io_error(path, "read", &error);
         let size = fs::metadata(path).map_err(io)?.len();
         if size > MAX_FILE {
-            return Err(RoutesError::Foreign { path: path.to_owned(), fault: format!("it has {size} bytes") });
+            return Err(RoutesError::Foreign {
+                path: path.to_owned(),
+                fault: format!("it has {size} bytes"),
+            });
         }
         let bytes = fs::read(path).map_err(io)?;
-        let text = String::from_utf8(bytes)
-            .map_err(|e| RoutesError::Foreign { path: path.to_owned(), fault: format!("it is no text: {e}") })?;
+        let text = String::from_utf8(bytes).map_err(|e| RoutesError::Foreign {
+            path: path.to_owned(),
+            fault: format!("it is no text: {e}"),
+        })?;
         Self::parse(&text, path)
     }
 
@@ -98,11 +103,19 @@ impl Routes {
         let version: Result<Version, _> = ron::from_str(text);
         match version {
             Ok(Version { format: FORMAT }) => {}
-            Ok(Version { format }) => return Err(RoutesError::Format { path: path.to_owned(), found: format }),
+            Ok(Version { format }) => {
+                return Err(RoutesError::Format {
+                    path: path.to_owned(),
+                    found: format,
+                });
+            }
             Err(error) => return Err(syntax_error(text, path, &error)),
         }
         let file: File = ron::from_str(text).map_err(|error| syntax_error(text, path, &error))?;
-        table(file).map_err(|fault| RoutesError::Invalid { path: path.to_owned(), fault })
+        table(file).map_err(|fault| RoutesError::Invalid {
+            path: path.to_owned(),
+            fault,
+        })
     }
 
     /// The text form.
@@ -138,12 +151,20 @@ impl Routes {
 fn temporary(path: &Path) -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.{}.tmp", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
+    name.push(format!(
+        ".{}.{}.tmp",
+        std::process::id(),
+        COUNT.fetch_add(1, Ordering::Relaxed)
+    ));
     path.with_file_name(name)
 }
 
 fn io_error(path: &Path, action: &'static str, error: &std::io::Error) -> RoutesError {
-    RoutesError::Io { path: path.to_owned(), action, error: error.to_string() }
+    RoutesError::Io {
+        path: path.to_owned(),
+        action,
+        error: error.to_string(),
+    }
 }
 
 fn syntax_error(text: &str, path: &Path, error: &ron::error::SpannedError) -> RoutesError {
@@ -154,7 +175,10 @@ fn syntax_error(text: &str, path: &Path, error: &ron::error::SpannedError) -> Ro
     if matches!(error.code, ron::Error::Eof) || (cut && at.line >= lines && !text.trim_end().ends_with(')')) {
         return RoutesError::Truncated { path, line: lines };
     }
-    RoutesError::Foreign { path, fault: format!("line {}, column {}: {}", at.line, at.col, error.code) }
+    RoutesError::Foreign {
+        path,
+        fault: format!("line {}, column {}: {}", at.line, at.col, error.code),
+    }
 }
 
 fn table(file: File) -> Result<Routes, String> {
@@ -166,7 +190,10 @@ fn table(file: File) -> Result<Routes, String> {
     let identity = Identity {
         kernel_set: i.kernel_set,
         driver: i.driver,
-        nccl: i.nccl.map(|n| NcclIdentity { version: n.version, path: n.path }),
+        nccl: i.nccl.map(|n| NcclIdentity {
+            version: n.version,
+            path: n.path,
+        }),
         gpus: i.gpus,
         layout,
         element: Element::from_name(&i.element).ok_or_else(|| format!("unknown element `{}`", i.element))?,
@@ -177,9 +204,10 @@ fn table(file: File) -> Result<Routes, String> {
     let routes = file.routes.into_iter().map(|r| Route {
         up_to: r.up_to,
         served: match r.served {
-            FileServed::Variant { name, blocks, threads } => {
-                Served::Variant { name, geometry: Geometry { blocks, threads } }
-            }
+            FileServed::Variant { name, blocks, threads } => Served::Variant {
+                name,
+                geometry: Geometry { blocks, threads },
+            },
             FileServed::Comparator => Served::Comparator,
         },
         us: r.us,
@@ -197,7 +225,10 @@ fn file(routes: &Routes) -> File {
         identity: FileIdentity {
             kernel_set: i.kernel_set.clone(),
             driver: i.driver.clone(),
-            nccl: i.nccl.as_ref().map(|n| FileNccl { version: n.version.clone(), path: n.path.clone() }),
+            nccl: i.nccl.as_ref().map(|n| FileNccl {
+                version: n.version.clone(),
+                path: n.path.clone(),
+            }),
             gpus: i.gpus.clone(),
             layout: format!("{:016x}", i.layout),
             element: i.element.name().to_owned(),
@@ -213,9 +244,11 @@ fn file_route(r: &Route) -> FileRoute {
     FileRoute {
         up_to: r.up_to,
         served: match &r.served {
-            Served::Variant { name, geometry } => {
-                FileServed::Variant { name: name.clone(), blocks: geometry.blocks, threads: geometry.threads }
-            }
+            Served::Variant { name, geometry } => FileServed::Variant {
+                name: name.clone(),
+                blocks: geometry.blocks,
+                threads: geometry.threads,
+            },
             Served::Comparator => FileServed::Comparator,
         },
         us: r.us,

@@ -53,11 +53,19 @@ impl Identity {
         say("driver", quoted(&self.driver), quoted(&here.driver));
         say("NCCL", nccl(&self.nccl), nccl(&here.nccl));
         say("GPUs", format!("{:?}", self.gpus), format!("{:?}", here.gpus));
-        say("layout fingerprint", format!("{:016x}", self.layout), format!("{:016x}", here.layout));
+        say(
+            "layout fingerprint",
+            format!("{:016x}", self.layout),
+            format!("{:016x}", here.layout),
+        );
         say("element", self.element.to_string(), here.element.to_string());
         say("partials", self.partials.to_string(), here.partials.to_string());
         say("family", quoted(&self.family), quoted(&here.family));
-        say("placement", format!("{:?}", self.placement), format!("{:?}", here.placement));
+        say(
+            "placement",
+            format!("{:?}", self.placement),
+            format!("{:?}", here.placement),
+        );
         lines
     }
 }

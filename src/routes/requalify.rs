@@ -22,7 +22,11 @@ impl fmt::Display for Dropped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.refusal {
             Some(refusal) => write!(f, "{} no longer qualifies: {}", self.variant, refusal.reason),
-            None => write!(f, "{} is not compiled in for this family and partials policy", self.variant),
+            None => write!(
+                f,
+                "{} is not compiled in for this family and partials policy",
+                self.variant
+            ),
         }
     }
 }
@@ -44,7 +48,10 @@ pub fn requalify(
     let partials = routes.identity().partials;
     let mut all_dropped = Vec::new();
     for (name, uses) in named {
-        let variant = family.variants.iter().find(|v| v.name == name && v.partials.contains(&partials));
+        let variant = family
+            .variants
+            .iter()
+            .find(|v| v.name == name && v.partials.contains(&partials));
         let refusal = match variant {
             Some(variant) => match prove(exec, variant, &uses, plan) {
                 Ok(()) => continue,
@@ -53,7 +60,11 @@ pub fn requalify(
             None => None,
         };
         let sizes: Vec<u64> = uses.iter().map(|(up_to, _)| *up_to).collect();
-        let dropped = Dropped { variant: name, sizes, refusal };
+        let dropped = Dropped {
+            variant: name,
+            sizes,
+            refusal,
+        };
         for up_to in &dropped.sizes {
             routes.hand_over(*up_to, &dropped.to_string());
         }
@@ -70,6 +81,10 @@ fn prove(
 ) -> Result<(), Refusal> {
     let sizes: Vec<u64> = uses.iter().map(|(up_to, _)| *up_to).collect();
     let geometries: Vec<Geometry> = uses.iter().map(|(_, geometry)| *geometry).collect();
-    let plan = QualifyPlan { geometries: Vec::new(), ..plan.clone() }.covering(&sizes, &geometries);
+    let plan = QualifyPlan {
+        geometries: Vec::new(),
+        ..plan.clone()
+    }
+    .covering(&sizes, &geometries);
     qualify(exec, variant, &plan).map(|_| ())
 }

@@ -70,7 +70,12 @@ pub fn bench(
         for index in 0..pool.variants.len() {
             entries.extend(pool.entries(index, bytes, progress));
         }
-        progress(Progress::Timing { bytes, candidates: entries.len(), done, of });
+        progress(Progress::Timing {
+            bytes,
+            candidates: entries.len(),
+            done,
+            of,
+        });
         let coarse = pool.time(&entries, bytes, &options.coarse, progress)?;
         let mut best: Vec<Entry> = who.iter().filter_map(|w| fastest(*w, &entries, &coarse)).collect();
         best.extend(pool.nccl_entry());
@@ -80,7 +85,10 @@ pub fn bench(
             let geometry = matches!(w, Who::Variant(_)).then_some(best[at].geometry);
             medians.get(at).copied().flatten().map(|us| Figure { us, geometry })
         };
-        rows.push(BenchRow { bytes, figures: who.iter().map(figure).collect() });
+        rows.push(BenchRow {
+            bytes,
+            figures: who.iter().map(figure).collect(),
+        });
     }
     Ok(BenchReport {
         family: family.name.to_owned(),
@@ -96,5 +104,7 @@ pub fn bench(
 
 fn fastest(who: Who, entries: &[Entry], coarse: &[Option<f64>]) -> Option<Entry> {
     let mine = entries.iter().zip(coarse).filter(|(e, _)| e.who == who);
-    mine.filter_map(|(e, us)| us.map(|us| (*e, us))).min_by(|a, b| a.1.total_cmp(&b.1)).map(|(e, _)| e)
+    mine.filter_map(|(e, us)| us.map(|us| (*e, us)))
+        .min_by(|a, b| a.1.total_cmp(&b.1))
+        .map(|(e, _)| e)
 }

@@ -17,7 +17,10 @@ pub fn for_threads(variant: &Variant, bytes: u64, threads: u32, max_blocks: u32)
         Protocol::Packet | Protocol::Flag => max_blocks,
     };
     let wanted = variant.columns(bytes).div_ceil(u64::from(threads.max(1))).max(1);
-    Geometry { blocks: u32::try_from(wanted).unwrap_or(u32::MAX).min(most.max(1)), threads }
+    Geometry {
+        blocks: u32::try_from(wanted).unwrap_or(u32::MAX).min(most.max(1)),
+        threads,
+    }
 }
 
 /// Thread counts worth trying for a payload: none of more than twice the columns, except the smallest.
@@ -32,5 +35,7 @@ pub fn threads(variant: &Variant, bytes: u64) -> Vec<u32> {
 /// Geometries for a payload, `max_blocks` being what the device holds of a thread count.
 pub fn candidates(variant: &Variant, bytes: u64, mut max_blocks: impl FnMut(u32) -> u32) -> Vec<Geometry> {
     let held = threads(variant, bytes).into_iter().map(|t| (t, max_blocks(t)));
-    held.filter(|(_, most)| *most > 0).map(|(t, most)| for_threads(variant, bytes, t, most)).collect()
+    held.filter(|(_, most)| *most > 0)
+        .map(|(t, most)| for_threads(variant, bytes, t, most))
+        .collect()
 }

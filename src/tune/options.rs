@@ -74,7 +74,11 @@ impl Default for TuneOptions {
             memory: Memory::Peer,
             comparators: vec![Compare::Nccl],
             sampling: Sampling::default(),
-            coarse: Sampling { calls: 32, warmups: 1, samples: 3 },
+            coarse: Sampling {
+                calls: 32,
+                warmups: 1,
+                samples: 3,
+            },
             max_candidates: 48,
             finalists: 4,
             qualify: QualifyPlan::quick(),
@@ -138,7 +142,11 @@ impl fmt::Display for TuneError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Misuse { reason } => f.write_str(reason),
-            Self::NoVariants { family, partials, memory } => write!(
+            Self::NoVariants {
+                family,
+                partials,
+                memory,
+            } => write!(
                 f,
                 "family {family} has no compiled variants with {partials} partials and slots in {memory} memory: `topoforge families` lists what it has"
             ),

@@ -42,10 +42,16 @@ impl fmt::Display for PayloadError {
         match self {
             Self::Empty => f.write_str("no payload sizes: give at least one, e.g. 1,5,10KiB"),
             Self::Syntax { text } => {
-                write!(f, "`{text}` is no payload size: write a number with B, KiB or MiB, e.g. 5KiB or 1,5,10KiB")
+                write!(
+                    f,
+                    "`{text}` is no payload size: write a number with B, KiB or MiB, e.g. 5KiB or 1,5,10KiB"
+                )
             }
             Self::NotWhole { text } => {
-                write!(f, "payload `{text}` is not a whole number of 2-byte elements above zero")
+                write!(
+                    f,
+                    "payload `{text}` is not a whole number of 2-byte elements above zero"
+                )
             }
             Self::TooLarge { text } => write!(f, "payload `{text}` is above 1 GiB"),
         }
@@ -57,7 +63,9 @@ impl std::error::Error for PayloadError {}
 impl Payloads {
     /// The sizes that decode steps of small batches have on many models: 1 to 80 KiB.
     pub fn standard() -> Self {
-        Self { bytes: [1, 5, 10, 25, 40, 80].map(|kib| kib << 10).to_vec() }
+        Self {
+            bytes: [1, 5, 10, 25, 40, 80].map(|kib| kib << 10).to_vec(),
+        }
     }
 
     /// From sizes in bytes, in any order.
@@ -71,7 +79,11 @@ impl Payloads {
         let mut bytes = bytes.to_vec();
         bytes.sort_unstable();
         bytes.dedup();
-        if bytes.is_empty() { Err(PayloadError::Empty) } else { Ok(Self { bytes }) }
+        if bytes.is_empty() {
+            Err(PayloadError::Empty)
+        } else {
+            Ok(Self { bytes })
+        }
     }
 
     /// From a model: an activation of `hidden` elements a token, for each number of tokens in a step.
@@ -87,8 +99,12 @@ impl Payloads {
     /// ```
     pub fn from_model(hidden: u64, tokens: &[u64], element: Element) -> Result<Self, PayloadError> {
         let size = |&t: &u64| {
-            let bytes = hidden.checked_mul(t).and_then(|n| n.checked_mul(element.bytes() as u64));
-            bytes.ok_or_else(|| PayloadError::TooLarge { text: format!("{hidden} x {t} elements") })
+            let bytes = hidden
+                .checked_mul(t)
+                .and_then(|n| n.checked_mul(element.bytes() as u64));
+            bytes.ok_or_else(|| PayloadError::TooLarge {
+                text: format!("{hidden} x {t} elements"),
+            })
         };
         Self::from_bytes(&tokens.iter().map(size).collect::<Result<Vec<_>, _>>()?)
     }
@@ -123,18 +139,24 @@ pub fn parse_size(text: &str) -> Result<u64, PayloadError> {
 }
 
 fn size_of(text: &str, number: &str, unit: u64) -> Result<u64, PayloadError> {
-    let syntax = || PayloadError::Syntax { text: text.trim().to_owned() };
+    let syntax = || PayloadError::Syntax {
+        text: text.trim().to_owned(),
+    };
     let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() || !digits(whole) || !digits(fraction) || fraction.len() > 9 || number.ends_with('.') {
         return Err(syntax());
     }
-    let too_large = || PayloadError::TooLarge { text: text.trim().to_owned() };
+    let too_large = || PayloadError::TooLarge {
+        text: text.trim().to_owned(),
+    };
     let scale = 10_u128.pow(fraction.len() as u32);
     let value: u128 = format!("{whole}{fraction}").parse().map_err(|_| too_large())?;
     let scaled = value.checked_mul(u128::from(unit)).ok_or_else(too_large)?;
     if scaled % scale != 0 {
-        return Err(PayloadError::NotWhole { text: text.trim().to_owned() });
+        return Err(PayloadError::NotWhole {
+            text: text.trim().to_owned(),
+        });
     }
     let size = u64::try_from(scaled / scale).map_err(|_| too_large())?;
     check(size, text.trim())?;
@@ -145,9 +167,15 @@ fn size_of(text: &str, number: &str, unit: u64) -> Result<u64, PayloadError> {
 fn split(text: &str) -> (&str, Option<u64>) {
     let text = text.trim();
     let lower = text.to_ascii_lowercase();
-    for (unit, factor) in
-        [("kib", 1 << 10), ("kb", 1 << 10), ("k", 1 << 10), ("mib", 1 << 20), ("mb", 1 << 20), ("m", 1 << 20), ("b", 1)]
-    {
+    for (unit, factor) in [
+        ("kib", 1 << 10),
+        ("kb", 1 << 10),
+        ("k", 1 << 10),
+        ("mib", 1 << 20),
+        ("mb", 1 << 20),
+        ("m", 1 << 20),
+        ("b", 1),
+    ] {
         if lower.ends_with(unit) {
             return (text[..text.len() - unit.len()].trim_end(), Some(factor));
         }
@@ -190,17 +218,41 @@ mod tests {
 
     #[test]
     fn what_is_no_size_is_named() {
-        for text in ["five", "1,,2KiB", "-4KiB", "5 GiB", "1..5KiB", "1.KiB", "KiB", "\u{2163}KiB"] {
-            assert!(matches!(read(text), Err(PayloadError::Syntax { .. })), "{text}: {:?}", read(text));
+        for text in [
+            "five",
+            "1,,2KiB",
+            "-4KiB",
+            "5 GiB",
+            "1..5KiB",
+            "1.KiB",
+            "KiB",
+            "\u{2163}KiB",
+        ] {
+            assert!(
+                matches!(read(text), Err(PayloadError::Syntax { .. })),
+                "{text}: {:?}",
+                read(text)
+            );
         }
         for text in ["0", "3", "1,5B", "0.3KiB"] {
-            assert!(matches!(read(text), Err(PayloadError::NotWhole { .. })), "{text}: {:?}", read(text));
+            assert!(
+                matches!(read(text), Err(PayloadError::NotWhole { .. })),
+                "{text}: {:?}",
+                read(text)
+            );
         }
         for text in ["2000MiB", "99999999999999999999999999999999999999999KiB"] {
-            assert!(matches!(read(text), Err(PayloadError::TooLarge { .. })), "{text}: {:?}", read(text));
+            assert!(
+                matches!(read(text), Err(PayloadError::TooLarge { .. })),
+                "{text}: {:?}",
+                read(text)
+            );
         }
         assert_eq!(read(" "), Err(PayloadError::Empty));
         assert_eq!(Payloads::from_model(2560, &[], Element::F16), Err(PayloadError::Empty));
-        assert!(matches!(Payloads::from_model(u64::MAX, &[2], Element::F16), Err(PayloadError::TooLarge { .. })));
+        assert!(matches!(
+            Payloads::from_model(u64::MAX, &[2], Element::F16),
+            Err(PayloadError::TooLarge { .. })
+        ));
     }
 }

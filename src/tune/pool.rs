@@ -62,7 +62,11 @@ impl<'e> Pool<'e> {
         let wanted: Vec<&'static Variant> = family.variants.iter().filter(fits).collect();
         let Some(ranks) = wanted.first().map(|v| v.ranks.len()) else {
             let (partials, memory) = (options.partials, options.memory);
-            return Err(TuneError::NoVariants { family: family.name.to_owned(), partials, memory });
+            return Err(TuneError::NoVariants {
+                family: family.name.to_owned(),
+                partials,
+                memory,
+            });
         };
         if ranks != exec.ranks() {
             let (name, here) = (family.name, exec.ranks());
@@ -70,8 +74,14 @@ impl<'e> Pool<'e> {
             return Err(TuneError::Misuse { reason });
         }
         let max_bytes = options.payloads.max().max(options.qualify.max_bytes());
-        let mut pool =
-            Self { exec, variants: Vec::new(), left_out: Vec::new(), max_bytes, prepared: BTreeMap::new(), nccl: None };
+        let mut pool = Self {
+            exec,
+            variants: Vec::new(),
+            left_out: Vec::new(),
+            max_bytes,
+            prepared: BTreeMap::new(),
+            nccl: None,
+        };
         // The comparator first: warmed up before anything of ours spins.
         if options.comparators.contains(&Compare::Nccl) {
             pool.open_nccl(options, progress);
@@ -79,7 +89,11 @@ impl<'e> Pool<'e> {
         let of = wanted.len();
         let mut device = None;
         for (done, variant) in wanted.into_iter().enumerate() {
-            progress(Progress::Qualifying { variant: variant.name.to_owned(), done, of });
+            progress(Progress::Qualifying {
+                variant: variant.name.to_owned(),
+                done,
+                of,
+            });
             match qualify(pool.exec, variant, &options.qualify) {
                 Ok(_) => pool.variants.push(variant),
                 Err(refusal) => {
@@ -111,7 +125,10 @@ impl<'e> Pool<'e> {
     }
 
     pub fn leave_out(&mut self, name: &str, reason: &dyn ToString, progress: Listener<'_>) {
-        let left_out = LeftOut { name: name.to_owned(), reason: reason.to_string() };
+        let left_out = LeftOut {
+            name: name.to_owned(),
+            reason: reason.to_string(),
+        };
         progress(Progress::LeftOut(left_out.clone()));
         self.left_out.push(left_out);
     }
@@ -142,7 +159,11 @@ impl<'e> Pool<'e> {
             match self.prepare(index, threads) {
                 Ok((prepared, max_blocks)) if max_blocks > 0 => {
                     let geometry = geometry::for_threads(variant, bytes, threads, max_blocks);
-                    entries.push(Entry { who: Who::Variant(index), geometry, prepared });
+                    entries.push(Entry {
+                        who: Who::Variant(index),
+                        geometry,
+                        prepared,
+                    });
                 }
                 Ok(_) => {}
                 Err(error) => {
@@ -157,9 +178,16 @@ impl<'e> Pool<'e> {
         if let Some(known) = self.prepared.get(&(index, threads)) {
             return Ok(*known);
         }
-        let preparation = Preparation { max_bytes: self.max_bytes, threads, fault: None };
+        let preparation = Preparation {
+            max_bytes: self.max_bytes,
+            threads,
+            fault: None,
+        };
         let prepared = self.exec.prepare(self.variants[index], &preparation)?;
-        let max_blocks = self.exec.max_blocks(prepared, threads).inspect_err(|_| self.exec.release(prepared))?;
+        let max_blocks = self
+            .exec
+            .max_blocks(prepared, threads)
+            .inspect_err(|_| self.exec.release(prepared))?;
         self.prepared.insert((index, threads), (prepared, max_blocks));
         Ok((prepared, max_blocks))
     }
@@ -167,7 +195,11 @@ impl<'e> Pool<'e> {
     /// The comparator's entry, where there is one.
     pub fn nccl_entry(&self) -> Option<Entry> {
         let geometry = Geometry { blocks: 1, threads: 32 };
-        self.nccl.map(|(_, prepared)| Entry { who: Who::Nccl, geometry, prepared })
+        self.nccl.map(|(_, prepared)| Entry {
+            who: Who::Nccl,
+            geometry,
+            prepared,
+        })
     }
 
     /// Medians of all entries, interleaved. None for one that failed: that is left out from now on.
@@ -178,7 +210,11 @@ impl<'e> Pool<'e> {
         sampling: &Sampling,
         progress: Listener<'_>,
     ) -> Result<Vec<Option<f64>>, TuneError> {
-        let timed = |e: &Entry| Timed { collective: e.prepared, geometry: e.geometry, bytes };
+        let timed = |e: &Entry| Timed {
+            collective: e.prepared,
+            geometry: e.geometry,
+            bytes,
+        };
         let all: Vec<Timed> = entries.iter().map(timed).collect();
         if all.is_empty() {
             return Ok(Vec::new());

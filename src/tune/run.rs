@@ -60,7 +60,12 @@ fn tune_payload(
         }
     }
     ours.truncate(options.max_candidates);
-    progress(Progress::Timing { bytes, candidates: ours.len() + pulls.len(), done, of });
+    progress(Progress::Timing {
+        bytes,
+        candidates: ours.len() + pulls.len(),
+        done,
+        of,
+    });
 
     let mut entries: Vec<Entry> = ours.iter().chain(&pulls).copied().collect();
     let coarse = pool.time(&entries, bytes, &options.coarse, progress)?;
@@ -74,9 +79,17 @@ fn tune_payload(
         let Some(us) = us else { continue };
         let name = pool.name(entry.who).to_owned();
         match entry.who {
-            Who::Nccl => comparators.push(ComparatorTime { name, us, requested: true }),
+            Who::Nccl => comparators.push(ComparatorTime {
+                name,
+                us,
+                requested: true,
+            }),
             Who::Variant(index) if pool.is_pull(index) => {
-                comparators.push(ComparatorTime { name, us, requested: options.comparators.contains(&Compare::Pull) });
+                comparators.push(ComparatorTime {
+                    name,
+                    us,
+                    requested: options.comparators.contains(&Compare::Pull),
+                });
             }
             Who::Variant(index) => routes.push((index, entry.geometry, us)),
         }
@@ -86,9 +99,14 @@ fn tune_payload(
     Ok(decide(pool, bytes, routes, comparators, options, progress))
 }
 
-/// The best few of our entries, each peer-read variant's best one, in order.
+/// The best few of our entries, at most two geometries a variant so that another one can step in, and each peer-read
+/// variant's best one; fastest first.
 fn finalists(pool: &Pool<'_>, entries: &[Entry], coarse: &[Option<f64>], keep: usize) -> Vec<Entry> {
-    let mut timed: Vec<(Entry, f64)> = entries.iter().zip(coarse).filter_map(|(e, us)| us.map(|us| (*e, us))).collect();
+    let mut timed: Vec<(Entry, f64)> = entries
+        .iter()
+        .zip(coarse)
+        .filter_map(|(e, us)| us.map(|us| (*e, us)))
+        .collect();
     timed.sort_by(|a, b| a.1.total_cmp(&b.1));
     let mut kept: Vec<Entry> = Vec::new();
     let mut ours = 0;
@@ -97,8 +115,9 @@ fn finalists(pool: &Pool<'_>, entries: &[Entry], coarse: &[Option<f64>], keep: u
         let keeps = if pool.is_pull(index) {
             !kept.iter().any(|k| k.who == entry.who)
         } else {
-            ours += 1;
-            ours <= keep
+            let fits = ours < keep && kept.iter().filter(|k| k.who == entry.who).count() < 2;
+            ours += usize::from(fits);
+            fits
         };
         if keeps {
             kept.push(entry);
@@ -158,7 +177,12 @@ fn confirm(
 ) -> Result<(), Refusal> {
     let mut payloads = vec![bytes];
     payloads.extend(bytes.checked_sub(2).filter(|b| *b > 0));
-    let plan = QualifyPlan { rounds: 4, payloads, geometries: vec![geometry], ..plan.clone() };
+    let plan = QualifyPlan {
+        rounds: 4,
+        payloads,
+        geometries: vec![geometry],
+        ..plan.clone()
+    };
     qualify(pool.exec, pool.variants[index], &plan).map(|_| ())
 }
 

@@ -14,7 +14,11 @@ pub fn median(samples: &[f64]) -> Option<f64> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
-    Some(if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 })
+    Some(if sorted.len() % 2 == 1 {
+        sorted[middle]
+    } else {
+        (sorted[middle - 1] + sorted[middle]) / 2.0
+    })
 }
 
 /// Whether a compiled route serves a payload, and why.
@@ -61,7 +65,11 @@ impl fmt::Display for Verdict {
         match self {
             Self::Faster(ratio) => write!(f, "{ratio:.2}x faster than the comparator"),
             Self::WithinMargin(ratio) => {
-                write!(f, "kept the comparator: {:.1} % slower is within the margin of 1 %", (ratio - 1.0) * 100.0)
+                write!(
+                    f,
+                    "kept the comparator: {:.1} % slower is within the margin of 1 %",
+                    (ratio - 1.0) * 100.0
+                )
             }
             Self::Slower(ratio) => write!(f, "kept the comparator: it takes {ratio:.2} of our time"),
             Self::Unopposed => f.write_str("nothing to compare with"),
@@ -76,7 +84,10 @@ mod tests {
     #[test]
     fn a_comparator_half_a_percent_slower_than_ours_is_kept() {
         let verdict = judge(2.0, Some(2.0 * 1.005));
-        assert!(matches!(verdict, Verdict::WithinMargin(_)) && !verdict.selected(), "{verdict:?}");
+        assert!(
+            matches!(verdict, Verdict::WithinMargin(_)) && !verdict.selected(),
+            "{verdict:?}"
+        );
     }
 
     #[test]

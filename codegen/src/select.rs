@@ -7,7 +7,9 @@ use crate::headers;
 use crate::lower::{Lowered, Partials, Protocol, lower};
 use crate::manifest::VariantEntry;
 use std::collections::BTreeMap;
-use topoforge_planner::schedule::{EdgePolicy, Plan, PlanOptions, Schedule, Verified, Widths, plan};
+use topoforge_planner::schedule::{
+    EdgePolicy, Plan, PlanOptions, Schedule, Verified, family_options, family_policy, plan,
+};
 use topoforge_planner::topology::Topology;
 
 /// Distinct kernels a family may have.
@@ -29,29 +31,13 @@ pub struct Selection {
     pub dropped: Vec<String>,
 }
 
-/// Plans a topology with peer edges, or host-staged where it has none.
-pub fn policy(topology: &Topology) -> EdgePolicy {
-    if topology.is_peer_connected() {
-        EdgePolicy::Peer
-    } else {
-        EdgePolicy::Host
-    }
-}
-
 /// The planner's options for a partials policy.
-pub fn options(topology: &Topology, partials: Partials) -> PlanOptions {
+fn options(topology: &Topology, partials: Partials) -> PlanOptions {
     let width = match partials {
         Partials::F16 => 2,
         Partials::F32 => 4,
     };
-    PlanOptions {
-        widths: Widths {
-            element: 2,
-            partials: width,
-        },
-        policy: policy(topology),
-        ..PlanOptions::default()
-    }
+    family_options(topology, width)
 }
 
 /// One candidate of the selection: where it stands on its shortlist decides what the budget drops.
@@ -93,7 +79,7 @@ pub fn select(topology: &Topology) -> Selection {
     }
     // Best places first, so that the budget drops what every class ranks low; the sort is stable.
     wanted.sort_by_key(|w| w.position);
-    let staged = policy(topology) == EdgePolicy::Host;
+    let staged = family_policy(topology) == EdgePolicy::Host;
     let mut selection = Selection::default();
     let mut lowered: BTreeMap<(String, Protocol, Partials), Option<Lowered>> = BTreeMap::new();
     for w in wanted {

@@ -17,5 +17,5 @@ pub use edges::{EdgePolicy, Edges};
 pub use expression::Expression;
 pub use generate::{Candidate, generate};
 pub use ir::{Delivery, Rank, Schedule, Stage, Transfer, Value, ValueId};
-pub use plan::{Plan, PlanOptions, Ranked, SizeClass, plan, plan_at};
+pub use plan::{Plan, PlanOptions, Ranked, SizeClass, family_options, family_policy, plan, plan_at};
 pub use verify::{Verified, VerifyError, declared, replicated, verify};

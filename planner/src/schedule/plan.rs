@@ -66,6 +66,28 @@ impl Default for PlanOptions {
     }
 }
 
+/// The edges that a family is planned over: peer access where it joins all ranks, else host memory.
+pub fn family_policy(topology: &Topology) -> EdgePolicy {
+    if topology.is_peer_connected() {
+        EdgePolicy::Peer
+    } else {
+        EdgePolicy::Host
+    }
+}
+
+/// How a family of 2-byte elements is planned; `partials_width` is the width of partial sums in bytes. Whoever shows a
+/// family's plan must take these, or shows another plan than the compiled one.
+pub fn family_options(topology: &Topology, partials_width: u32) -> PlanOptions {
+    PlanOptions {
+        widths: Widths {
+            element: 2,
+            partials: partials_width,
+        },
+        policy: family_policy(topology),
+        ..PlanOptions::default()
+    }
+}
+
 /// A schedule with its place in a ranking.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranked {

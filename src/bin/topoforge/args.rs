@@ -1,0 +1,230 @@
+//! What can be typed. Values are checked here, so that a command never sees a payload or device that cannot be.
+//!
+//! It runs nothing. Start at [`Args`].
+
+use crate::device::{Choice, Virtual};
+use clap::{Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use topoforge::registry::Partials;
+use topoforge::tune::payloads::parse_size;
+use topoforge::tune::{Compare, Payloads};
+
+/// GPU topology descriptors become specialised, proven CUDA all-reduces ahead of time.
+#[derive(Debug, Parser)]
+#[command(
+    name = "topoforge",
+    version,
+    propagate_version = false,
+    arg_required_else_help = true
+)]
+#[command(after_help = "Exit codes: 0 success, 1 the work failed, 2 bad usage or unreadable input.")]
+pub struct Args {
+    /// One JSON document with "format": 1 on stdout instead of tables
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// No progress and no notes on stderr; warnings and errors stay
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// One verb each.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// List the compiled families
+    Families,
+    /// List devices and say which one commands take by default
+    Devices,
+    /// Plan a topology: candidates, how many verify, and the ranked shortlist
+    Plan(PlanArgs),
+    /// Prove every variant bit for bit
+    Qualify(QualifyArgs),
+    /// Choose the fastest proven route for each payload and write routes.ron
+    Tune(TuneArgs),
+    /// Time every proven variant over a sweep of payloads, without choosing
+    Bench(BenchArgs),
+    /// Say which family fits the live machine or a descriptor
+    Match(MatchArgs),
+    /// Say what this build holds: architectures, toolkits, kernel set
+    Version,
+}
+
+/// `topoforge plan`
+#[derive(Debug, clap::Args)]
+pub struct PlanArgs {
+    /// A compiled family's name, or a descriptor file
+    #[arg(value_name = "FAMILY|FILE.ron")]
+    pub target: String,
+    /// Rank at this payload, e.g. 5KiB; without it, each size class at its own
+    #[arg(long, value_parser = parse_size)]
+    pub payload: Option<u64>,
+    /// The type in which sums are rounded
+    #[arg(long, default_value = "f16", value_parser = partials)]
+    pub partials: Partials,
+    /// Most candidates to make [default: 2048, as families are planned]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
+    pub budget: Option<u32>,
+    /// Most schedules to keep for a size class [default: 8, as families are planned]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub shortlist: Option<u32>,
+}
+
+/// Where to run.
+#[derive(Debug, clap::Args)]
+pub struct Where {
+    /// host, cuda (all visible GPUs) or cuda:0,1 [default: the best, see `topoforge devices`]
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<Choice>,
+    /// Let ranks share a GPU where there are fewer GPUs than ranks; times then mean nothing. With N: only families of N
+    /// ranks. Without N, or with 0: as many as each family needs
+    #[arg(long = "virtual", value_name = "N", num_args = 0..=1, default_missing_value = "0")]
+    pub virtual_ranks: Option<u32>,
+    /// Seed of inputs and, on the host, of every scheduling choice
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u32,
+}
+
+impl Where {
+    /// Whether ranks may share a GPU.
+    pub fn sharing(&self) -> Virtual {
+        match self.virtual_ranks {
+            None => Virtual::No,
+            Some(0) => Virtual::AsNeeded,
+            Some(n) => Virtual::Exactly(n as usize),
+        }
+    }
+}
+
+/// `topoforge qualify`
+#[derive(Debug, clap::Args)]
+pub struct QualifyArgs {
+    #[command(flatten)]
+    pub place: Where,
+    /// A family's name, or all
+    #[arg(long, value_name = "NAME|all", default_value = "all")]
+    pub family: String,
+    /// On GPUs: more seeds, payloads to 1 MiB, late ranks. On the host: more seeds under every order of delivery
+    #[arg(long)]
+    pub thorough: bool,
+    /// Also plant faults in every variant and report which ones the checks catch
+    #[arg(long)]
+    pub controls: bool,
+}
+
+/// `topoforge tune`
+#[derive(Debug, clap::Args)]
+pub struct TuneArgs {
+    #[command(flatten)]
+    pub place: Where,
+    /// A family's name [default: the one that fits the devices; nvlink-pair on the host]
+    #[arg(long, value_name = "NAME")]
+    pub family: Option<String>,
+    /// Payloads a rank [default: 1,5,10,25,40,80KiB]
+    #[arg(long, value_name = "LIST", conflicts_with_all = ["hidden", "tokens"])]
+    pub payloads: Option<Payloads>,
+    /// Payloads from a model: elements of an activation
+    #[arg(long, value_name = "N", requires = "tokens")]
+    pub hidden: Option<u64>,
+    /// Payloads from a model: tokens of a step, e.g. 1,5,16
+    #[arg(long, value_name = "LIST", requires = "hidden", value_delimiter = ',')]
+    pub tokens: Vec<u64>,
+    /// The type in which sums are rounded; with f32, NCCL gets f32 tensors and both conversions are timed
+    #[arg(long, default_value = "f16", value_parser = partials)]
+    pub partials: Partials,
+    /// What must be beaten: nccl, pull (the peer-read kernels) or none [default: nccl,pull]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub comparator: Vec<CompareArg>,
+    /// Write the routes here; refused where times mean nothing
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+/// `topoforge bench`
+#[derive(Debug, clap::Args)]
+pub struct BenchArgs {
+    #[command(flatten)]
+    pub place: Where,
+    /// A family's name [default: the one that fits the devices; nvlink-pair on the host]
+    #[arg(long, value_name = "NAME")]
+    pub family: Option<String>,
+    /// Smallest payload
+    #[arg(long, default_value = "1KiB", value_parser = parse_size)]
+    pub from: u64,
+    /// Largest payload
+    #[arg(long, default_value = "512KiB", value_parser = parse_size)]
+    pub to: u64,
+    /// The type in which sums are rounded
+    #[arg(long, default_value = "f16", value_parser = partials)]
+    pub partials: Partials,
+}
+
+/// `topoforge match`
+#[derive(Debug, clap::Args)]
+pub struct MatchArgs {
+    /// A descriptor file [default: the live machine]
+    #[arg(value_name = "FILE.ron")]
+    pub file: Option<PathBuf>,
+    /// Pick the best GPUs for a smaller family instead of using all
+    #[arg(long)]
+    pub any: bool,
+}
+
+/// [`Compare`] as clap knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CompareArg {
+    /// NCCL as found.
+    Nccl,
+    /// The compiled peer-read kernels.
+    Pull,
+    /// Nothing.
+    None,
+}
+
+impl From<CompareArg> for Compare {
+    fn from(arg: CompareArg) -> Self {
+        match arg {
+            CompareArg::Nccl => Self::Nccl,
+            CompareArg::Pull => Self::Pull,
+            CompareArg::None => Self::None,
+        }
+    }
+}
+
+fn partials(text: &str) -> Result<Partials, String> {
+    Partials::from_name(text).ok_or_else(|| format!("`{text}` is no type of partials: write f16 or f32"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn virtual_without_a_number_means_as_many_as_needed() {
+        let sharing = |line: &[&str]| match Args::try_parse_from(line).expect("parses").command {
+            Command::Qualify(args) => args.place.sharing(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(sharing(&["topoforge", "qualify"]), Virtual::No);
+        assert_eq!(sharing(&["topoforge", "qualify", "--virtual"]), Virtual::AsNeeded);
+        assert_eq!(
+            sharing(&["topoforge", "qualify", "--virtual", "0", "--json"]),
+            Virtual::AsNeeded
+        );
+        assert_eq!(
+            sharing(&["topoforge", "qualify", "--virtual", "--json"]),
+            Virtual::AsNeeded
+        );
+        assert_eq!(
+            sharing(&["topoforge", "qualify", "--virtual", "8"]),
+            Virtual::Exactly(8)
+        );
+    }
+}

@@ -1,0 +1,11 @@
+//! One module a verb: asks the library, fills in a report, says how it ended.
+//!
+//! Nothing here writes to stdout or decides what is correct or fast. Start at the verb.
+
+pub mod bench;
+pub mod inventory;
+pub mod matching;
+pub mod plan;
+pub mod qualify;
+mod setting;
+pub mod tune;

@@ -130,7 +130,9 @@ impl ErrorBound {
             };
         }
         let (sum, total) = (up - down, up + down);
-        let off = self.gamma(self.ranks) * (1.0 + UNIT_OUT) * total + UNIT_OUT * sum.abs() + self.ranks as f64 * ETA;
+        // How far the sum can be off before it is rounded to the output.
+        let before = self.gamma(self.ranks) * total;
+        let off = before * (1.0 + UNIT_OUT) + UNIT_OUT * sum.abs() + self.ranks as f64 * ETA;
         // The largest partial sum of one sign: rounding is monotonic, so no order does better than without the other
         // sign's values. f32 partials of f16 inputs never overflow.
         let reach = |side: f64, count| self.narrow && side * (1.0 + self.gamma(count)) >= LIMIT;
@@ -145,9 +147,9 @@ impl ErrorBound {
             };
         }
         Allowed {
-            finite: (sum.abs() - off < LIMIT).then_some((sum, off)),
-            plus: over || sum + off >= LIMIT,
-            minus: under || -sum + off >= LIMIT,
+            finite: (sum.abs() - before < LIMIT).then_some((sum, off)),
+            plus: over || sum + before >= LIMIT,
+            minus: under || before - sum >= LIMIT,
             nan: over && under,
         }
     }

@@ -135,7 +135,10 @@ pub(crate) fn drive(
                     in_place: case.in_place,
                 };
                 let outputs = exec.run(&chain).map_err(|error| match error {
-                    DeviceError::Timeout { .. } => Reason::Timeout { chain: case, error },
+                    DeviceError::Timeout { .. } => Reason::Timeout {
+                        chain: Box::new(case),
+                        error,
+                    },
                     error => Reason::Device(error),
                 })?;
                 check_shape(&case, exec.ranks(), &outputs)?;
@@ -173,7 +176,12 @@ pub(crate) fn next_inputs(case: &Case, call: u32, outputs: &[Vec<u8>], inputs: &
 }
 
 fn check_shape(case: &Case, ranks: usize, outputs: &Outputs) -> Result<(), Reason> {
-    let wrong = |what| Err(Reason::Shape { chain: *case, what });
+    let wrong = |what| {
+        Err(Reason::Shape {
+            chain: Box::new(*case),
+            what,
+        })
+    };
     if outputs.len() != total_calls(case) as usize {
         return wrong(format!(
             "outputs of {} calls instead of {}",
@@ -237,7 +245,7 @@ fn compare(case: &Case, call: u32, declared: &[Vec<u8>], got: &[Vec<u8>]) -> Res
     }
     match first {
         Some((rank, element, expected, got)) => Err(Reason::WrongBits {
-            chain: *case,
+            chain: Box::new(*case),
             call,
             rank,
             element,

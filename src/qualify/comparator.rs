@@ -71,7 +71,7 @@ fn judge(bound: &ErrorBound, case: &Case, mut inputs: Vec<Vec<u8>>, outputs: &Ou
                 continue;
             }
             bound.check(&inputs, output).map_err(|outlier| Reason::OutOfBound {
-                chain: *case,
+                chain: Box::new(*case),
                 call,
                 rank,
                 outlier,
@@ -91,7 +91,7 @@ fn alike(case: &Case, call: u32, rank: usize, first: &[u8], other: &[u8]) -> Res
     let pairs = first.chunks_exact(2).map(word).zip(other.chunks_exact(2).map(word));
     match pairs.enumerate().find(|(_, (a, b))| !same(*a, *b)) {
         Some((element, (first, other))) => Err(Reason::ReplicasDiffer {
-            chain: *case,
+            chain: Box::new(*case),
             call,
             rank,
             element,

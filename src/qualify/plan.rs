@@ -157,7 +157,7 @@ impl QualifyPlan {
                 calls: self.calls.clamp(1, room),
                 mode,
                 skew: late.map(|l| (l % ranks, self.skews[(l / ranks + l) % self.skews.len()])),
-                in_place: in_place && (k / 2 + k / 8) % 2 == 0,
+                in_place: in_place && (k / 2 + k / 8).is_multiple_of(2),
                 pattern: Pattern::ALL[k % patterns],
                 specials: (k / 3 + k / patterns) % 2 == 1,
                 seed,

@@ -25,7 +25,7 @@ pub enum Reason {
     /// A word is not what the declared expression gives.
     WrongBits {
         /// Where.
-        chain: Case,
+        chain: Box<Case>,
         /// Call of the chain, replays counted through.
         call: u32,
         /// Whose output.
@@ -42,7 +42,7 @@ pub enum Reason {
     /// A result that no order of sums gives.
     OutOfBound {
         /// Where.
-        chain: Case,
+        chain: Box<Case>,
         /// Call of the chain, replays counted through.
         call: u32,
         /// Whose output.
@@ -53,7 +53,7 @@ pub enum Reason {
     /// Two ranks got different results from a comparator.
     ReplicasDiffer {
         /// Where.
-        chain: Case,
+        chain: Box<Case>,
         /// Call of the chain, replays counted through.
         call: u32,
         /// This rank differs from rank 0.
@@ -68,14 +68,14 @@ pub enum Reason {
     /// Outputs of the wrong number or length: the executor's fault.
     Shape {
         /// Where.
-        chain: Case,
+        chain: Box<Case>,
         /// What is missing.
         what: String,
     },
     /// A wait ran past its deadline.
     Timeout {
         /// Where.
-        chain: Case,
+        chain: Box<Case>,
         /// The executor's words: who waited for whom.
         error: DeviceError,
     },

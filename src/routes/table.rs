@@ -167,7 +167,7 @@ impl Routes {
     /// The route of a payload: the smallest tuned size that holds it. None above the largest one, for an empty payload
     /// and for one that is no whole number of elements: all of these are the comparator's.
     pub fn lookup(&self, bytes: u64) -> Option<&Route> {
-        if bytes == 0 || bytes % self.identity.element.bytes() as u64 != 0 {
+        if bytes == 0 || !bytes.is_multiple_of(self.identity.element.bytes() as u64) {
             return None;
         }
         self.routes.get(self.routes.partition_point(|r| r.up_to < bytes))

@@ -151,12 +151,12 @@ fn decide(
     for (index, geometry, us) in routes {
         let verdict = judge(us, row.comparator_us);
         // Only what would serve needs the last proof.
-        if verdict.selected() {
-            if let Err(refusal) = confirm(pool, index, bytes, geometry, &options.qualify) {
-                let who = format!("{} at {geometry} for {bytes} bytes", pool.variants[index].name);
-                pool.leave_out(&who, &refusal.reason, progress);
-                continue;
-            }
+        if verdict.selected()
+            && let Err(refusal) = confirm(pool, index, bytes, geometry, &options.qualify)
+        {
+            let who = format!("{} at {geometry} for {bytes} bytes", pool.variants[index].name);
+            pool.leave_out(&who, &refusal.reason, progress);
+            continue;
         }
         row.route = Some(pool.variants[index].name.to_owned());
         (row.geometry, row.us, row.ratio) = (Some(geometry), Some(us), verdict.ratio());

@@ -254,19 +254,22 @@ impl Live {
         self.largest = self.largest.max(chain.bytes);
         let ranks = inputs.len();
         let count = inputs[0].len();
+        let (texts, partials): (Vec<String>, Partials) = match self.who {
+            Who::Variant(v, _) => (v.expressions.iter().map(ToString::to_string).collect(), v.partials[0]),
+            Who::Nccl(partials, _) => (vec![left_fold((0..ranks).rev())], partials),
+        };
+        let parse = |text: &String| Expression::parse(text).expect("a valid expression");
+        let expressions: Vec<Expression> = texts.iter().map(parse).collect();
         (0..ranks)
             .map(|rank| {
                 (0..count)
                     .map(|i| {
-                        let vectors = count.div_ceil(8);
-                        let (text, partials) = match self.who {
+                        let e = match self.who {
                             Who::Variant(v, _) => {
-                                let columns = vectors.div_ceil(v.chunks as usize);
-                                let chunk = i / 8 / columns;
-                                let e = v.expression_of[rank * v.chunks as usize + chunk];
-                                (v.expressions[usize::from(e)].to_owned(), v.partials[0])
+                                let columns = count.div_ceil(8).div_ceil(v.chunks as usize);
+                                usize::from(v.expression_of[rank * v.chunks as usize + i / 8 / columns])
                             }
-                            Who::Nccl(partials, _) => (left_fold((0..ranks).rev()), partials),
+                            Who::Nccl(..) => 0,
                         };
                         let mut values: Vec<u16> = inputs.iter().map(|r| r[i]).collect();
                         let mut narrow = partials == Partials::F16;
@@ -284,7 +287,7 @@ impl Live {
                             Some(Wrong::InPlace) if chain.in_place => values[0] = 0,
                             _ => {}
                         }
-                        let mut out = evaluate(&text, &values, narrow, reverse);
+                        let mut out = evaluate(&expressions[e], &values, narrow, reverse);
                         match wrong {
                             Some(Wrong::Bit {
                                 call: c,
@@ -304,7 +307,7 @@ impl Live {
 }
 
 /// Through f64, which holds every f16 sum exactly; f32 partials by rounding that to f32.
-fn evaluate(text: &str, values: &[u16], narrow: bool, reverse: bool) -> u16 {
+fn evaluate(expression: &Expression, values: &[u16], narrow: bool, reverse: bool) -> u16 {
     let round = |v: f64| {
         if narrow {
             f16::from_f64(v).to_f64()
@@ -313,9 +316,7 @@ fn evaluate(text: &str, values: &[u16], narrow: bool, reverse: bool) -> u16 {
         }
     };
     let input = |r: usize| f16::from_bits(values[if reverse { values.len() - 1 - r } else { r }]).to_f64();
-    let sum = Expression::parse(text)
-        .ok()
-        .and_then(|e| e.eval(input, |a, b| round(a + b), |a| f16::from_f64(a).to_f64()));
+    let sum = expression.eval(input, |a, b| round(a + b), |a| f16::from_f64(a).to_f64());
     f16::from_f64(sum.expect("a valid expression")).to_bits()
 }
 

@@ -78,6 +78,11 @@ TF_FN TfVec tf_load_weak(const TfThread &, const void *at) {
   asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at) : "memory");
   return v;
 }
+TF_FN tf_u32 tf_load_weak_u16(const TfThread &, const void *at) {
+  unsigned short v;
+  asm volatile("ld.global.u16 %0, [%1];" : "=h"(v) : "l"(at) : "memory");
+  return v;
+}
 // Orders everything this thread did or saw before against everything it does after, for all observers.
 TF_FN void tf_fence_system(const TfThread &) { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 

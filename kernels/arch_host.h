@@ -69,6 +69,11 @@ TF_FN TfVec tf_load_weak(const TfThread &t, const void *at) {
   t.host->ops->load(t.host, at, &v, 16, 0);
   return v;
 }
+TF_FN tf_u32 tf_load_weak_u16(const TfThread &t, const void *at) {
+  unsigned short v;
+  t.host->ops->load(t.host, at, &v, 2, 0);
+  return v;
+}
 TF_FN void tf_fence_system(const TfThread &t) { t.host->ops->fence(t.host); }
 TF_FN void tf_barrier(const TfThread &t) { t.host->ops->barrier(t.host, 0); }
 TF_FN bool tf_barrier_any(const TfThread &t, bool mine) { return t.host->ops->barrier(t.host, mine ? 1 : 0) != 0; }

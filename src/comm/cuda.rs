@@ -38,7 +38,7 @@ impl CudaPart {
     /// Enqueues one all-reduce of `count` elements.
     pub fn call(&self, dispatch: &Dispatch, from: u64, to: u64, count: usize) -> Result<(), CommError> {
         let bytes = count as u64 * 2;
-        let aligned = (from | to) % 16 == 0;
+        let aligned = (from | to).is_multiple_of(16);
         match dispatch.decide(Call { bytes, aligned }) {
             Decision::Nothing => Ok(()),
             Decision::Range(index) => self.launch(index, from, to, bytes),

@@ -235,6 +235,11 @@ pub enum DeviceError {
         /// What is missing and how to get it.
         reason: String,
     },
+    /// A kernel did what no kernel may: wrote outside of its buffers, or never ended. A bug of the generator.
+    KernelFault {
+        /// Which kernel and what it did.
+        reason: String,
+    },
     /// The caller asked for something that cannot be.
     Misuse {
         /// What, and what would do.
@@ -268,8 +273,9 @@ impl fmt::Display for DeviceError {
                 )
             }
             Self::Poisoned => f.write_str("the collective died in an earlier call: build it anew"),
-            Self::Driver { call, code, hint } if hint.is_empty() => write!(f, "{call} failed with code {code}"),
+            Self::Driver { call, code, hint: "" } => write!(f, "{call} failed with code {code}"),
             Self::Driver { call, code, hint } => write!(f, "{call} failed with code {code}: {hint}"),
+            Self::KernelFault { reason } => write!(f, "kernel fault: {reason}"),
             Self::Unavailable { reason } | Self::Misuse { reason } => f.write_str(reason),
         }
     }

@@ -193,7 +193,7 @@ fn enqueue(machine: &Machine, work: &Work, chain: &Chain<'_>, arena: Arena) -> R
 }
 
 fn collect(machine: &Machine, arena: Arena, calls: u64, outputs: &mut Outputs) -> Result<(), DeviceError> {
-    let broken = |rank: usize, what: &str, at: i64| DeviceError::Misuse {
+    let broken = |rank: usize, what: &str, at: i64| DeviceError::KernelFault {
         reason: format!(
             "rank {rank}: a kernel wrote outside of its {what}, at byte {at} of {}",
             arena.bytes

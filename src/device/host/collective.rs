@@ -165,12 +165,12 @@ impl Collective {
     pub(super) fn verdict(&self) -> Result<(), DeviceError> {
         let machine = self.machine.borrow();
         if let Some(what) = machine.fault() {
-            return Err(DeviceError::Misuse {
+            return Err(DeviceError::KernelFault {
                 reason: format!("`{}`: {what}", self.variant.name),
             });
         }
         if let Some(what) = self.map.overrun(&machine.arena) {
-            return Err(DeviceError::Misuse {
+            return Err(DeviceError::KernelFault {
                 reason: format!("`{}`: {what}", self.variant.name),
             });
         }

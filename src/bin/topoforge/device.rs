@@ -1,6 +1,6 @@
 //! From `--device` and `--virtual` to an executor: what is there, what was asked for, which rank runs where.
 //!
-//! It opens devices and measures nothing. Start at [`resolve`], then [`Place::executor`].
+//! It opens devices and measures nothing. Start at [`resolve`], then [`Place::executors`].
 
 use crate::failure::Failure;
 use std::str::FromStr;
@@ -162,11 +162,7 @@ pub fn resolve(choice: Option<&Choice>, registry: &Registry, mut note: impl FnMu
     };
     let listed = match choice {
         Choice::Host if HOST => return Ok(Place::Host),
-        Choice::Host => {
-            return Err(Failure::work(
-                "this build has no host executor: build with feature `host-executor`",
-            ));
-        }
+        Choice::Host => return Err(Failure::work(host::missing())),
         Choice::Cuda(_) if !registry.has_gpu_code() => return Err(Failure::work(NO_GPU_CODE)),
         Choice::Cuda(listed) => listed,
     };
@@ -219,48 +215,82 @@ impl Place {
         }
     }
 
-    /// An executor for a family, over `devices` that [`Place::devices`] gave.
+    /// Executors for a family, over `devices` that [`Place::devices`] gave: one, or on the host all orders of delivery.
     ///
     /// # Errors
     /// The device cannot be opened.
-    pub fn executor(&self, devices: &[usize], family: &Family, seed: u32) -> Result<Box<dyn Executor>, DeviceError> {
+    pub fn executors(
+        &self,
+        devices: &[usize],
+        family: &Family,
+        seed: u32,
+        thorough: bool,
+    ) -> Result<Vec<Box<dyn Executor>>, DeviceError> {
         let ranks = family.variants.first().map_or(0, |v| v.ranks.len());
         match self {
-            Self::Host => host(ranks, seed),
+            Self::Host if thorough => host::every_delivery(ranks, seed),
+            Self::Host => Ok(vec![host::executor(ranks, seed)?]),
             Self::Cuda { .. } => {
                 let options = CudaOptions {
                     // Such a family must not profit from peer access that its machines lack.
                     staged: family.variants.iter().all(|v| v.memory == Memory::Host),
                     ..CudaOptions::default()
                 };
-                Ok(Box::new(CudaExecutor::new(devices, ranks, options)?))
+                Ok(vec![Box::new(CudaExecutor::new(devices, ranks, options)?)])
             }
         }
     }
 }
 
-/// A host executor of so many ranks.
-///
-/// # Errors
-/// This build has none.
-#[cfg(feature = "host-executor")]
-pub fn host(ranks: usize, seed: u32) -> Result<Box<dyn Executor>, DeviceError> {
-    use topoforge::device::host::{HostExecutor, HostOptions};
-    let options = HostOptions {
-        seed: u64::from(seed),
-        ..HostOptions::default()
-    };
-    Ok(Box::new(HostExecutor::new(ranks, options)))
-}
+/// Host executors, or why there are none.
+pub mod host {
+    use topoforge::device::{DeviceError, Executor};
 
-/// As with the feature, in words.
-///
-/// # Errors
-/// Always.
-#[cfg(not(feature = "host-executor"))]
-pub fn host(_ranks: usize, _seed: u32) -> Result<Box<dyn Executor>, DeviceError> {
-    let reason = "this build has no host executor: build with feature `host-executor`".to_owned();
-    Err(DeviceError::Unavailable { reason })
+    /// One that delivers at random.
+    ///
+    /// # Errors
+    /// This build has none.
+    pub fn executor(ranks: usize, seed: u32) -> Result<Box<dyn Executor>, DeviceError> {
+        made(ranks, seed, false).and_then(|all| all.into_iter().next().ok_or_else(missing))
+    }
+
+    /// One for each order of delivery.
+    ///
+    /// # Errors
+    /// This build has none.
+    pub fn every_delivery(ranks: usize, seed: u32) -> Result<Vec<Box<dyn Executor>>, DeviceError> {
+        made(ranks, seed, true)
+    }
+
+    /// What a build without them says.
+    pub fn missing() -> DeviceError {
+        let reason = "this build has no host executor: build with feature `host-executor`".to_owned();
+        DeviceError::Unavailable { reason }
+    }
+
+    #[cfg(feature = "host-executor")]
+    fn made(ranks: usize, seed: u32, every: bool) -> Result<Vec<Box<dyn Executor>>, DeviceError> {
+        use topoforge::device::host::{Delivery, HostExecutor, HostOptions};
+        let deliveries = if every {
+            Delivery::ALL.to_vec()
+        } else {
+            vec![Delivery::Random]
+        };
+        let one = |delivery| -> Box<dyn Executor> {
+            let options = HostOptions {
+                seed: u64::from(seed),
+                delivery,
+                ..HostOptions::default()
+            };
+            Box::new(HostExecutor::new(ranks, options))
+        };
+        Ok(deliveries.into_iter().map(one).collect())
+    }
+
+    #[cfg(not(feature = "host-executor"))]
+    fn made(_ranks: usize, _seed: u32, _every: bool) -> Result<Vec<Box<dyn Executor>>, DeviceError> {
+        Err(missing())
+    }
 }
 
 /// What an executor runs on, as `--device` spells it: `host` or `cuda:0,1`.

@@ -38,7 +38,7 @@ pub fn ranks(family: &Family) -> Result<usize, Failure> {
 /// Whether an argument names a file rather than a family.
 pub fn is_file(target: &str) -> bool {
     let path = Path::new(target);
-    path.extension().is_some_and(|e| e.eq_ignore_ascii_case("ron")) || path.components().count() > 1 || path.is_file()
+    path.extension().is_some_and(|e| e.eq_ignore_ascii_case("ron")) || target.contains('/') || path.is_file()
 }
 
 /// The topology in a descriptor file; every fault of it at once.
@@ -63,12 +63,14 @@ fn faults(faults: Vec<topoforge::planner::topology::Fault>) -> Failure {
     Failure::Usage(faults.iter().map(ToString::to_string).collect())
 }
 
-/// At most three names within a third of the asked name's length, nearest first.
+/// At most three names within a third of the asked name's length and hardly farther than the nearest, which is first.
 fn nearest<'a>(name: &str, known: &[&'a str]) -> Vec<&'a str> {
     let asked: String = name.to_lowercase().replace('_', "-");
     let mut near: Vec<(usize, &str)> = known.iter().map(|k| (distance(&asked, k), *k)).collect();
     near.retain(|(distance, _)| *distance <= asked.chars().count().div_ceil(3));
     near.sort_unstable();
+    let most = near.first().map_or(0, |(distance, _)| distance + 1);
+    near.retain(|(distance, _)| *distance <= most);
     near.into_iter().take(3).map(|(_, name)| name).collect()
 }
 

@@ -10,8 +10,8 @@ use crate::report::Output;
 use crate::report::proofs::{ControlLine, Failed, FamilyProof, QualifyReport, Skipped};
 use topoforge::device::Executor;
 use topoforge::qualify::controls::fault_name;
-use topoforge::qualify::{Outcome as Caught, Proof, QualifyPlan, controls, qualify};
-use topoforge::registry::{Family, Registry};
+use topoforge::qualify::{Control, Outcome as Caught, Proof, QualifyPlan, Refusal, controls, qualify};
+use topoforge::registry::{Family, Registry, Variant};
 
 /// `topoforge qualify`
 pub fn run(args: &QualifyArgs, output: &mut Output) -> Result<Outcome, Failure> {
@@ -94,16 +94,16 @@ fn prove(
         finite_share: 0.0,
     };
     let mut own = Tally::default();
-    match place.executor(devices, family, args.place.seed) {
+    match place.executors(devices, family, args.place.seed, args.thorough) {
         Err(error) => {
             for variant in family.variants {
                 refuse(report, variant.name, error.to_string());
             }
         }
-        Ok(mut exec) => {
+        Ok(mut executors) => {
             for (done, variant) in family.variants.iter().enumerate() {
                 output.show(&format!("{} {}/{of}: {}", family.name, done + 1, variant.name));
-                match proof(exec.as_mut(), variant, place, args) {
+                match proofs(&mut executors, variant, place, args) {
                     Ok(proofs) => {
                         line.passed += 1;
                         proofs.iter().for_each(|proof| own.add(proof));
@@ -113,7 +113,7 @@ fn prove(
                         refuse(report, variant.name, reason);
                     }
                 }
-                if let Some(lines) = &mut report.controls {
+                if let (Some(lines), Some(exec)) = (&mut report.controls, executors.first_mut()) {
                     output.show(&format!(
                         "{} {}/{of}: planting faults in {}",
                         family.name,
@@ -121,19 +121,11 @@ fn prove(
                         variant.name
                     ));
                     let plan = plan(place, false, args.place.seed);
-                    for control in controls(exec.as_mut(), variant, &plan) {
-                        lines.push(ControlLine {
-                            family: family.name.to_owned(),
-                            variant: control.variant.to_owned(),
-                            fault: fault_name(control.fault),
-                            outcome: match control.outcome {
-                                Caught::Caught { .. } => "caught",
-                                Caught::Missed { .. } => "missed",
-                                Caught::NotRun { .. } => "not run",
-                            },
-                            detail: control.to_string(),
-                        });
-                    }
+                    lines.extend(
+                        controls(exec.as_mut(), variant, &plan)
+                            .iter()
+                            .map(|c| control(family, c)),
+                    );
                 }
             }
         }
@@ -147,16 +139,33 @@ fn prove(
     report.families.push(line);
 }
 
-/// One variant's proofs, or the first refusal.
-fn proof(
-    exec: &mut dyn Executor,
-    variant: &'static topoforge::registry::Variant,
+/// One variant's proofs, an executor each, or the first refusal.
+fn proofs(
+    executors: &mut [Box<dyn Executor>],
+    variant: &'static Variant,
     place: &Place,
     args: &QualifyArgs,
 ) -> Result<Vec<Proof>, String> {
     let plan = plan(place, args.thorough, args.place.seed);
-    let refused = |r: topoforge::qualify::Refusal| format!("{} (after {} good chains)", r.reason, r.passed);
-    Ok(vec![qualify(exec, variant, &plan).map_err(refused)?])
+    let one = |exec: &mut Box<dyn Executor>| {
+        let refused = |r: Refusal| format!("{} (after {} good chains)", r.reason, r.passed);
+        qualify(exec.as_mut(), variant, &plan).map_err(refused)
+    };
+    executors.iter_mut().map(one).collect()
+}
+
+fn control(family: &Family, control: &Control) -> ControlLine {
+    ControlLine {
+        family: family.name.to_owned(),
+        variant: control.variant.to_owned(),
+        fault: fault_name(control.fault),
+        outcome: match control.outcome {
+            Caught::Caught { .. } => "caught",
+            Caught::Missed { .. } => "missed",
+            Caught::NotRun { .. } => "not run",
+        },
+        detail: control.to_string(),
+    }
 }
 
 /// What is run. The host's threads are fibers, so that payloads stay small there however thorough it is.

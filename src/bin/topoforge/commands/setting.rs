@@ -43,7 +43,7 @@ impl Setting {
             Place::Host => {
                 let family = named.map_or_else(|| names::family(&registry, HOST_FAMILY), Ok)?;
                 admit(&device, family, place.sharing())?;
-                let executor = host(names::ranks(family)?, place.seed).map_err(Failure::work)?;
+                let executor = host::executor(names::ranks(family)?, place.seed).map_err(Failure::work)?;
                 Ok(Self {
                     family,
                     ranks: Ranks::Host(executor),

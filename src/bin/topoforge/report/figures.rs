@@ -250,10 +250,17 @@ impl Report for BenchDocument {
 fn heading(family: &str, device: &str, names: &[String], partials: &str, sampling: &SamplingLine) -> String {
     let mut names = names.to_vec();
     names.dedup();
+    let several = |n: u32, what: &str| {
+        if n == 1 {
+            format!("one {what}")
+        } else {
+            format!("{n} {what}s")
+        }
+    };
     format!(
-        "{family} on {device} ({}), {partials} partials, median of {} samples of {} dependent calls\n",
+        "{family} on {device} ({}), {partials} partials, median of {} of {}\n",
         names.join(", "),
-        sampling.samples,
-        sampling.calls
+        several(sampling.samples, "sample"),
+        several(sampling.calls, "dependent call")
     )
 }

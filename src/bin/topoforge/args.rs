@@ -61,7 +61,7 @@ pub struct PlanArgs {
     #[arg(long, value_parser = parse_size)]
     pub payload: Option<u64>,
     /// The type in which sums are rounded
-    #[arg(long, default_value = "f16", value_parser = partials)]
+    #[arg(long, value_name = "f16|f32", default_value = "f16", value_parser = partials)]
     pub partials: Partials,
     /// Most candidates to make [default: 2048, as families are planned]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
@@ -131,7 +131,7 @@ pub struct TuneArgs {
     #[arg(long, value_name = "LIST", requires = "hidden", value_delimiter = ',')]
     pub tokens: Vec<u64>,
     /// The type in which sums are rounded; with f32, NCCL gets f32 tensors and both conversions are timed
-    #[arg(long, default_value = "f16", value_parser = partials)]
+    #[arg(long, value_name = "f16|f32", default_value = "f16", value_parser = partials)]
     pub partials: Partials,
     /// What must be beaten: nccl, pull (the peer-read kernels) or none [default: nccl,pull]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
@@ -156,7 +156,7 @@ pub struct BenchArgs {
     #[arg(long, default_value = "512KiB", value_parser = parse_size)]
     pub to: u64,
     /// The type in which sums are rounded
-    #[arg(long, default_value = "f16", value_parser = partials)]
+    #[arg(long, value_name = "f16|f32", default_value = "f16", value_parser = partials)]
     pub partials: Partials,
 }
 

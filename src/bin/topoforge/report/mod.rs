@@ -124,8 +124,12 @@ impl Output {
     /// The same for what the parser of arguments says, in its own words.
     pub fn failure_of_usage(&mut self, error: &clap::Error) {
         let text = error.render().to_string();
-        let first = text.lines().next().unwrap_or_default();
-        self.fail(2, &[first.strip_prefix("error: ").unwrap_or(first).to_owned()]);
+        // Behind the first gap come usage and a pointer to the help.
+        let said = text.lines().take_while(|line| !line.trim().is_empty());
+        let said: Vec<String> = said
+            .map(|line| line.trim_start_matches("error: ").trim().to_owned())
+            .collect();
+        self.fail(2, &said);
         let _ = error.print();
     }
 

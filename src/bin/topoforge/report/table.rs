@@ -63,8 +63,8 @@ impl Table {
 /// A size as people say it: `5 KiB`, `1 MiB`, else bytes.
 pub fn size(bytes: u64) -> String {
     match bytes {
-        b if b > 0 && b % (1 << 20) == 0 => format!("{} MiB", b >> 20),
-        b if b > 0 && b % (1 << 10) == 0 => format!("{} KiB", b >> 10),
+        b if b > 0 && b.is_multiple_of(1 << 20) => format!("{} MiB", b >> 20),
+        b if b > 0 && b.is_multiple_of(1 << 10) => format!("{} KiB", b >> 10),
         b => format!("{b} B"),
     }
 }
@@ -74,7 +74,7 @@ pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
     for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);

@@ -23,23 +23,21 @@ pub fn run(args: &QualifyArgs, output: &mut Output) -> Result<Outcome, Failure> 
         vec![names::family(&registry, &args.family)?]
     };
     let place = resolve(args.place.device.as_ref(), &registry, |text| output.note(text))?;
-    let mut report = QualifyReport {
-        device: place.name(),
-        controls: args.controls.then(Vec::new),
-        ..QualifyReport::default()
+    let mut run = Run {
+        args,
+        place: &place,
+        output,
+        tally: Tally::default(),
+        report: QualifyReport {
+            device: place.name(),
+            controls: args.controls.then(Vec::new),
+            ..QualifyReport::default()
+        },
     };
-    let mut tally = Tally::default();
     for family in families {
-        let ranks = names::ranks(family)?;
-        match place.devices(ranks, args.place.sharing()) {
-            Ok(devices) => prove(family, ranks, &place, &devices, args, output, &mut report, &mut tally),
-            Err(reason) if all => {
-                output.note(&format!("skipping {}: {reason}", family.name));
-                report.skipped.push(Skipped {
-                    family: family.name.to_owned(),
-                    reason,
-                });
-            }
+        match place.devices(names::ranks(family)?, args.place.sharing()) {
+            Ok(devices) => run.prove(family, &devices),
+            Err(reason) if all => run.skip(family, reason),
             Err(reason) => {
                 let text = format!("cannot qualify {}: {reason}", family.name);
                 let asked = matches!(args.place.sharing(), Virtual::Exactly(_));
@@ -51,92 +49,107 @@ pub fn run(args: &QualifyArgs, output: &mut Output) -> Result<Outcome, Failure> 
             }
         }
     }
-    report.finite_share = tally.finite_share();
-    let (checked, refused) = (report.checked, report.failed.len());
-    output.emit(&report)?;
-    Ok(if checked == 0 {
-        Outcome::Failed("nothing was checked".to_owned())
-    } else if refused > 0 {
-        Outcome::Failed(format!("{refused} of {checked} variants were refused"))
-    } else {
-        Outcome::Done
-    })
+    run.finish()
 }
 
-/// All variants of one family on an executor of its own.
-#[allow(clippy::too_many_arguments)]
-fn prove(
-    family: &'static Family,
-    ranks: usize,
-    place: &Place,
-    devices: &[usize],
-    args: &QualifyArgs,
-    output: &mut Output,
-    report: &mut QualifyReport,
-    tally: &mut Tally,
-) {
-    let refuse = |report: &mut QualifyReport, variant: &str, reason: String| {
-        report.failed.push(Failed {
+/// A qualification under way.
+struct Run<'a> {
+    args: &'a QualifyArgs,
+    place: &'a Place,
+    output: &'a mut Output,
+    tally: Tally,
+    report: QualifyReport,
+}
+
+impl Run<'_> {
+    fn skip(&mut self, family: &Family, reason: String) {
+        self.output.note(&format!("skipping {}: {reason}", family.name));
+        self.report.skipped.push(Skipped {
             family: family.name.to_owned(),
-            variant: variant.to_owned(),
             reason,
         });
-    };
-    let of = family.variants.len();
-    report.checked += of;
-    let mut line = FamilyProof {
-        family: family.name.to_owned(),
-        ranks,
-        virtual_ranks: matches!(place, Place::Cuda { .. }) && devices.len() < ranks,
-        checked: of,
-        passed: 0,
-        words: 0,
-        finite_share: 0.0,
-    };
-    let mut own = Tally::default();
-    match place.executors(devices, family, args.place.seed, args.thorough) {
-        Err(error) => {
-            for variant in family.variants {
-                refuse(report, variant.name, error.to_string());
-            }
-        }
-        Ok(mut executors) => {
-            for (done, variant) in family.variants.iter().enumerate() {
-                output.show(&format!("{} {}/{of}: {}", family.name, done + 1, variant.name));
-                match proofs(&mut executors, variant, place, args) {
-                    Ok(proofs) => {
-                        line.passed += 1;
-                        proofs.iter().for_each(|proof| own.add(proof));
-                    }
-                    Err(reason) => {
-                        output.warn(&format!("{} {}: {reason}", family.name, variant.name));
-                        refuse(report, variant.name, reason);
-                    }
-                }
-                if let (Some(lines), Some(exec)) = (&mut report.controls, executors.first_mut()) {
-                    output.show(&format!(
-                        "{} {}/{of}: planting faults in {}",
-                        family.name,
-                        done + 1,
-                        variant.name
-                    ));
-                    let plan = plan(place, false, args.place.seed);
-                    lines.extend(
-                        controls(exec.as_mut(), variant, &plan)
-                            .iter()
-                            .map(|c| control(family, c)),
-                    );
-                }
-            }
-        }
     }
-    (line.words, line.finite_share) = (own.words, own.finite_share());
-    report.passed += line.passed;
-    report.words += own.words;
-    report.chains += own.chains;
-    report.calls += own.calls;
-    tally.join(&own);
-    report.families.push(line);
+
+    /// All variants of one family on an executor of its own.
+    fn prove(&mut self, family: &'static Family, devices: &[usize]) {
+        let of = family.variants.len();
+        let ranks = family.variants.first().map_or(0, |v| v.ranks.len());
+        let mut own = Tally::default();
+        let mut passed = 0;
+        match self
+            .place
+            .executors(devices, family, self.args.place.seed, self.args.thorough)
+        {
+            Err(error) => {
+                for variant in family.variants {
+                    self.refuse(family, variant, error.to_string());
+                }
+            }
+            Ok(mut executors) => {
+                for (done, variant) in family.variants.iter().enumerate() {
+                    let who = format!("{} {}/{of}: {}", family.name, done + 1, variant.name);
+                    self.output.show(&who);
+                    match proofs(&mut executors, variant, self.place, self.args) {
+                        Ok(proofs) => {
+                            passed += 1;
+                            proofs.iter().for_each(|proof| own.add(proof));
+                        }
+                        Err(reason) => self.refuse(family, variant, reason),
+                    }
+                    if let (Some(lines), Some(exec)) = (&mut self.report.controls, executors.first_mut()) {
+                        self.output.show(&format!("{who}, with planted faults"));
+                        let plan = plan(self.place, false, self.args.place.seed);
+                        lines.extend(
+                            controls(exec.as_mut(), variant, &plan)
+                                .iter()
+                                .map(|c| control(family, c)),
+                        );
+                    }
+                }
+            }
+        }
+        self.report.checked += of;
+        self.report.passed += passed;
+        self.tally.join(&own);
+        self.report.families.push(FamilyProof {
+            family: family.name.to_owned(),
+            ranks,
+            virtual_ranks: matches!(self.place, Place::Cuda { .. }) && devices.len() < ranks,
+            checked: of,
+            passed,
+            words: own.words,
+            finite_share: own.finite_share(),
+        });
+    }
+
+    fn refuse(&mut self, family: &Family, variant: &Variant, reason: String) {
+        self.output.warn(&format!("{} {}: {reason}", family.name, variant.name));
+        self.report.failed.push(Failed {
+            family: family.name.to_owned(),
+            variant: variant.name.to_owned(),
+            reason,
+        });
+    }
+
+    fn finish(self) -> Result<Outcome, Failure> {
+        let Self {
+            output,
+            tally,
+            mut report,
+            ..
+        } = self;
+        (report.chains, report.calls, report.words) = (tally.chains, tally.calls, tally.words);
+        report.finite_share = tally.finite_share();
+        output.emit(&report)?;
+        let (checked, refused) = (report.checked, report.failed.len());
+        Ok(if checked == 0 {
+            Outcome::Failed("nothing was checked".to_owned())
+        } else if refused > 0 {
+            Outcome::Failed(format!("{refused} of {checked} variants were refused"))
+        } else {
+            Outcome::Done
+        })
+    }
 }
 
 /// One variant's proofs, an executor each, or the first refusal.

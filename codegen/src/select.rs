@@ -13,7 +13,7 @@ use topoforge_planner::schedule::{
 use topoforge_planner::topology::Topology;
 
 /// Distinct kernels a family may have.
-pub const MAX_KERNELS: usize = 40;
+pub const MAX_KERNELS: usize = 20;
 
 /// Largest payload that is worth the packet protocol's doubled bytes.
 const PACKET_UP_TO: u64 = 128 << 10;

@@ -50,14 +50,21 @@ fn ranks_with_the_same_part_share_a_program() {
     for topology in built_in() {
         for v in select(&topology).variants {
             let programs = v.ranks.iter().map(|r| r.program).max().unwrap_or(0) + 1;
-            // Scatters over four ranks may see chunks in different orders; nothing needs a program a rank.
-            assert!(programs <= 4, "{} {}: {programs} programs", topology.name, v.name);
+            // Scatters over four ranks may see chunks in different orders; no grid needs a program a rank. Trees,
+            // relays and unequal islands do: their ranks have different parts.
+            let grid = ["one-shot/", "one-shot-pull", "two-shot/", "exchange", "halving", "ring"];
+            let most = if grid.iter().any(|g| v.name.starts_with(g)) {
+                4
+            } else {
+                topology.ranks as u32
+            };
+            assert!(programs <= most, "{} {}: {programs} programs", topology.name, v.name);
             all += 1;
             single += usize::from(programs == 1);
         }
     }
     assert!(
-        single * 10 >= all * 8,
+        single * 10 >= all * 7,
         "only {single} of {all} variants have one program for all ranks"
     );
 }

@@ -60,29 +60,40 @@ fn classes_are_ranked_apart_and_fastest_first() {
 
 #[test]
 fn a_shortlist_holds_many_ideas_before_many_placements_of_one() {
-    let plan = default_plan(&mixed());
-    for class in 0..3 {
-        let list = shapes(&plan, class);
-        assert_eq!(list.len(), 8);
-        assert_eq!(list.iter().collect::<BTreeSet<_>>().len(), 8, "{list:?}");
+    for topology in [mixed(), cube_mesh(), complete(7, PIX)] {
+        let found = default_plan(&topology);
+        for class in &found.classes {
+            let list: Vec<&str> = class.shortlist.iter().map(|r| r.shape.as_str()).collect();
+            let different = list.iter().collect::<BTreeSet<_>>().len();
+            assert!((2..=8).contains(&list.len()), "{list:?}");
+            assert_eq!(
+                list[..different].iter().collect::<BTreeSet<_>>().len(),
+                different,
+                "{list:?}"
+            );
+        }
     }
     // All placements of a uniform group are renamings, so the list stays short instead of repeating itself.
     let uniform = default_plan(&complete(4, NVLINK));
     let list = shapes(&uniform, 0);
     assert_eq!(list.iter().collect::<BTreeSet<_>>().len(), list.len(), "{list:?}");
-    // With one shape and few links alike, more placements are worth a place.
-    let options = PlanOptions {
-        shortlist: 40,
-        ..PlanOptions::default()
-    };
-    let list = topoforge_planner::schedule::plan(&mixed(), &options);
-    let list = shapes(&list, 1);
-    assert_eq!(list.len(), 40);
-    assert_eq!(
-        list[..19].iter().collect::<BTreeSet<_>>().len(),
-        19,
-        "all 19 shapes first: {list:?}"
-    );
+}
+
+#[test]
+fn nothing_on_a_shortlist_is_far_behind_the_first_but_two_ideas_are_always_there() {
+    for topology in [
+        mixed(),
+        cube_mesh(),
+        complete(2, PIX),
+        complete(5, NVLINK),
+        complete(16, PIX),
+    ] {
+        for class in default_plan(&topology).classes {
+            let first = class.shortlist[0].predicted_us;
+            assert!(class.shortlist.len() >= 2);
+            assert!(class.shortlist[2..].iter().all(|r| r.predicted_us <= 1.4 * first));
+        }
+    }
 }
 
 #[test]
@@ -119,13 +130,15 @@ fn one_shot_push_and_pull_are_always_at_hand() {
 
 #[test]
 fn without_usable_peer_edges_a_plan_is_host_staged_and_says_so() {
-    let path = Topology::new("path", 3).with_pair(0, 1, PIX).with_pair(1, 2, PIX);
-    for topology in [Topology::new("apart", 8), path] {
+    let two_halves = Topology::new("halves", 4).with_pair(0, 1, PIX).with_pair(2, 3, PIX);
+    for topology in [Topology::new("apart", 8), two_halves] {
         let plan = default_plan(&topology);
         assert_eq!(plan.policy, EdgePolicy::Host);
         assert!(!plan.is_empty() && plan.schedules().iter().all(|s| s.policy() == EdgePolicy::Host));
     }
     assert_eq!(default_plan(&mixed()).policy, EdgePolicy::Peer);
+    let path = Topology::new("path", 3).with_pair(0, 1, PIX).with_pair(1, 2, PIX);
+    assert_eq!(default_plan(&path).policy, EdgePolicy::Peer, "rank 1 relays");
     let asked = plan(
         &mixed(),
         &PlanOptions {
@@ -133,7 +146,9 @@ fn without_usable_peer_edges_a_plan_is_host_staged_and_says_so() {
             ..PlanOptions::default()
         },
     );
-    assert_eq!((asked.policy, asked.candidates), (EdgePolicy::Host, 2048));
+    assert_eq!(asked.policy, EdgePolicy::Host);
+    // Host memory joins all pairs alike, so that each shape has one placement.
+    assert!((20..60).contains(&asked.candidates), "{}", asked.candidates);
 }
 
 #[test]

@@ -247,15 +247,19 @@ impl Body<'_> {
         // Ops run in order; what lies between two stages' waits belongs to the later stage's sending half.
         let mut rest = self.program.ops.as_slice();
         for stage in 0..self.shape.stages {
-            let sends = rest
+            let ahead = rest
                 .iter()
                 .take_while(|op| !matches!(op, Op::Get { .. }) && stage_of(op).is_none_or(|s| s == stage))
                 .count();
-            // Local ops behind the stage's last put belong to the next stage: they may need this stage's gets.
-            let sends = rest[..sends]
-                .iter()
-                .rposition(|op| matches!(op, Op::Put { .. }))
-                .map_or(0, |last| last + 1);
+            // Local ops behind the stage's last put belong to the next stage: they may need this stage's gets. A rank
+            // that only receives in the stage has its loads ahead of its gets and no put to end them.
+            let sends = match rest.get(ahead) {
+                Some(Op::Get { stage: s, .. }) if *s as usize == stage => ahead,
+                _ => rest[..ahead]
+                    .iter()
+                    .rposition(|op| matches!(op, Op::Put { .. }))
+                    .map_or(0, |last| last + 1),
+            };
             let (send, tail) = rest.split_at(sends);
             let gets = tail
                 .iter()
@@ -287,7 +291,7 @@ impl Body<'_> {
                 .collect()
         };
         let (put_ports, get_ports) = (ports(send), ports(get));
-        if let Some(first) = put_ports.first() {
+        if !send.is_empty() {
             self.open("if (live) {");
             for op in send {
                 if let Op::Put { port, from, .. } = op {
@@ -300,6 +304,8 @@ impl Body<'_> {
                 }
             }
             self.close();
+        }
+        if let Some(first) = put_ports.first() {
             self.line("tf_barrier(t);");
             let count = put_ports.len();
             self.line(&format!(

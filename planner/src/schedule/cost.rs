@@ -22,6 +22,9 @@ pub const SUM_US_PER_BYTE: f64 = 1e-3 / 400.0;
 /// One barrier of a pulling kernel beside its latency: a V100 pair's peer-read takes 8.7 us at 1 KiB.
 pub const BARRIER_US: f64 = 1.7;
 
+/// Figures closer than this differ by rounding.
+const EQUAL: f64 = 1e-12;
+
 /// How bytes and readiness cross an edge, as far as cost goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Protocol {
@@ -189,6 +192,20 @@ impl Profile {
             + self.stages.iter().map(stage).sum::<f64>()
             + f64::from(cost.barriers) * (slowest + BARRIER_US)
             + bytes * self.received * (SUM_US_PER_BYTE * cost.wire + cost.us_per_received_byte)
+    }
+
+    /// Whether this is at least as good as `other` whatever the payload and protocol, and better in something: it has no
+    /// more stages, waits, bytes or sums. One of another delivery is never compared.
+    pub fn dominates(&self, other: &Self) -> bool {
+        let key = |p: &Self| {
+            let (latency, byte) = p.stages.iter().fold((0.0, 0.0), |a, s| (a.0 + s.0, a.1 + s.1));
+            let slowest = p.stages.iter().fold(0.0_f64, |a, s| a.max(s.0));
+            [p.stages.len() as f64, latency, slowest, byte, p.received]
+        };
+        let (own, theirs) = (key(self), key(other));
+        let none_worse = own.iter().zip(&theirs).all(|(a, b)| *a <= b + EQUAL);
+        let one_better = own.iter().zip(&theirs).any(|(a, b)| *a < b - EQUAL);
+        self.delivery == other.delivery && none_worse && one_better
     }
 
     /// The protocol with the lowest prediction, and that prediction.

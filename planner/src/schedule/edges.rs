@@ -151,6 +151,41 @@ impl Edges {
         self.us_per_byte[from * self.ranks + to]
     }
 
+    /// Latency and `bytes` over the edge, with nothing else on it, microseconds.
+    pub fn time_us(&self, from: Rank, to: Rank, bytes: f64) -> f64 {
+        self.latency_us(from, to) + bytes * self.us_per_byte(from, to)
+    }
+
+    /// The view of some ranks alone, numbered by their place in `ranks`; capacities keep what is left of their edges.
+    ///
+    /// Ranks out of range or repeated give an empty view.
+    pub fn subset(&self, ranks: &[Rank]) -> Self {
+        let distinct = ranks
+            .iter()
+            .enumerate()
+            .all(|(i, r)| *r < self.ranks && !ranks[..i].contains(r));
+        let ranks = if distinct { ranks } else { &[] };
+        let masks = |all: &[u64]| -> Vec<u64> {
+            let of = |r: &Rank| {
+                let bits = ranks.iter().enumerate();
+                bits.map(|(i, q)| (all[*r] >> q & 1) << i).fold(0, |a, b| a | b)
+            };
+            ranks.iter().map(of).collect()
+        };
+        let pairs = || ranks.iter().flat_map(|a| ranks.iter().map(move |b| a * self.ranks + b));
+        Self {
+            ranks: ranks.len(),
+            policy: self.policy,
+            write: masks(&self.write),
+            read: masks(&self.read),
+            latency_us: pairs().map(|at| self.latency_us[at]).collect(),
+            us_per_byte: pairs().map(|at| self.us_per_byte[at]).collect(),
+            shares_port: pairs().map(|at| self.shares_port[at]).collect(),
+            resources: self.resources.iter().map(|(us, mask)| (*us, masks(mask))).collect(),
+            most_peers: self.most_peers,
+        }
+    }
+
     /// Whether the edge shares its GPU's port with the GPU's other such edges (PCIe, host memory, switched NVLink).
     pub fn shares_port(&self, from: Rank, to: Rank) -> bool {
         self.shares_port[from * self.ranks + to]

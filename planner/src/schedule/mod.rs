@@ -10,6 +10,7 @@ pub mod expression;
 pub mod generate;
 pub mod ir;
 pub mod plan;
+pub mod symmetry;
 pub mod verify;
 
 pub use cost::{Protocol, Widths};

@@ -13,6 +13,15 @@ use crate::topology::Topology;
 /// Shapes that are always part of a class's baseline where the topology allows them.
 const BASELINE: [&str; 2] = ["one-shot", "one-shot-pull"];
 
+/// A candidate predicted to take more than this times the best one's time is left out of a shortlist.
+const WORTH_MEASURING: f64 = 1.4;
+
+/// So many shapes stay whatever they are predicted to take, as estimates may be wrong.
+const FEWEST_SHAPES: usize = 2;
+
+/// Within this times the best one's time a candidate stays even if another is better at every payload.
+const NEAR: f64 = 1.2;
+
 /// A range of payloads that is ranked for itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassSpec {
@@ -222,16 +231,36 @@ fn rank(accepted: &[Accepted], spec: &ClassSpec, most: usize) -> SizeClass {
         .collect();
     // Stable, so equal predictions keep the generator's order.
     order.sort_by(|a, b| a.1.total_cmp(&b.1));
+    // Nothing that another candidate beats at every payload, unless estimates are too close to tell: ideas differ in
+    // ways that no estimate sees, so a near one is worth a measurement and a far one never.
+    let fastest = order.first().map_or(0.0, |entry| entry.1);
+    let beaten = |entry: &(Protocol, f64, &Accepted)| {
+        entry.1 > fastest * NEAR && accepted.iter().any(|a| a.profile.dominates(&entry.2.profile))
+    };
+    let mut shapes: Vec<&str> = Vec::new();
+    let worth: Vec<_> = (order.iter())
+        .filter(|entry| {
+            let known = shapes.contains(&entry.2.shape.as_str());
+            let kept = entry.1 <= fastest * WORTH_MEASURING && !beaten(entry) || !known && shapes.len() < FEWEST_SHAPES;
+            if kept && !known {
+                shapes.push(&entry.2.shape);
+            }
+            kept
+        })
+        .collect();
     let mut kept: Vec<&(Protocol, f64, &Accepted)> = Vec::new();
     // First the best of each shape, then other placements; one that predicts the same is taken for a renaming.
     for of_new_shape in [true, false] {
-        for entry in &order {
+        for &entry in &worth {
+            if kept.len() >= most {
+                break;
+            }
             let same_shape = |k: &&&(Protocol, f64, &Accepted)| k.2.shape == entry.2.shape;
             let wanted = match of_new_shape {
                 true => !kept.iter().any(|k| same_shape(&k)),
                 false => !kept.iter().filter(same_shape).any(|k| k.1 == entry.1),
             };
-            if kept.len() < most && wanted {
+            if wanted {
                 kept.push(entry);
             }
         }

@@ -2,12 +2,13 @@
 //!
 //! Renaming the coordinates of one axis changes the order of sums and nothing else, so placements that differ by that
 //! are one. That group moves every point to every other, so rank 0 may stand at the origin and each axis through the
-//! origin ascend. It never looks at a schedule: estimates come from each axis's slowest edge and busiest port. Start at
+//! origin ascend. Placements that a symmetry of the machine turns into each other are one, too. It never looks at a schedule: estimates come from each axis's slowest edge and busiest port. Start at
 //! [`search`].
 
 use super::mixed_radix::{Grid, Mode, Shape};
 use crate::schedule::edges::Edges;
 use crate::schedule::ir::{Delivery, Rank};
+use crate::schedule::symmetry::Symmetry;
 
 /// Largest group whose placements are all looked at.
 const EXHAUSTIVE_RANKS: usize = 8;
@@ -42,12 +43,13 @@ type Costed = (Placed, Vec<AxisCost>);
 pub(super) fn search<'a>(edges: &Edges, shapes: &'a [Shape]) -> Vec<(&'a Shape, Vec<Placed>)> {
     let mut found: Vec<(f64, &Shape, Vec<Placed>)> = Vec::new();
     let mut known: Vec<(Vec<usize>, Vec<Costed>)> = Vec::new();
+    let symmetry = Symmetry::of(edges);
     for shape in shapes {
         let factors = shape.factors();
         let at = match known.iter().position(|k| k.0 == factors) {
             Some(at) => at,
             None => {
-                let placements = placements(edges, &factors);
+                let placements = placements(edges, &symmetry, &factors);
                 known.push((factors, placements));
                 known.len() - 1
             }
@@ -64,7 +66,7 @@ pub(super) fn search<'a>(edges: &Edges, shapes: &'a [Shape]) -> Vec<(&'a Shape, 
     found.into_iter().map(|(_, shape, placed)| (shape, placed)).collect()
 }
 
-fn placements(edges: &Edges, factors: &[usize]) -> Vec<Costed> {
+fn placements(edges: &Edges, symmetry: &Symmetry, factors: &[usize]) -> Vec<Costed> {
     let grid = Grid::new(factors);
     let n = edges.ranks();
     let degree: usize = factors.iter().map(|f| f - 1).sum();
@@ -76,6 +78,7 @@ fn placements(edges: &Edges, factors: &[usize]) -> Vec<Costed> {
     } else {
         guided(edges, factors, &grid)
     };
+    let lists = symmetry.representatives(lists, |placement| canonical(factors, &grid, placement));
     let identity: Vec<Rank> = (0..n).collect();
     // The identity comes first in both lists, if at all.
     let shift = usize::from(lists.first() != Some(&identity));
@@ -90,6 +93,28 @@ fn placements(edges: &Edges, factors: &[usize]) -> Vec<Costed> {
             (p, axes)
         })
         .collect()
+}
+
+/// The placement that differs in coordinates' names only and has rank 0 at the origin and each axis ascending.
+fn canonical(factors: &[usize], grid: &Grid<'_>, placement: Vec<Rank>) -> Vec<Rank> {
+    let origin = placement.iter().position(|&r| r == 0).unwrap_or(0);
+    // For each axis: which coordinate of the placement stands at each coordinate of the result.
+    let order: Vec<Vec<usize>> = factors
+        .iter()
+        .enumerate()
+        .map(|(axis, &f)| {
+            let mut order: Vec<usize> = (0..f).collect();
+            order.sort_by_key(|&a| placement[grid.moved(origin, axis, a)]);
+            order
+        })
+        .collect();
+    let from = |p: usize| {
+        let axes = order.iter().enumerate();
+        axes.fold(p, |at, (axis, order)| {
+            grid.moved(at, axis, order[grid.coordinate(p, axis)])
+        })
+    };
+    (0..placement.len()).map(|p| placement[from(p)]).collect()
 }
 
 /// All placements whose edges exist, in lexicographic order.

@@ -38,7 +38,12 @@ struct TfHeader {
   tf_u32 stride;       // columns that a slot region has room for
   tf_u32 rank;         // for the status word only
   tf_u32 program;      // which of the kernel's rank programs this rank runs
+  tf_u32 flags;        // TF_EARLY
+  tf_u32 reserved;
 };
+
+// Lets the next programmatically launched grid of the stream become resident while this one runs.
+#define TF_EARLY 1u
 
 template <int PORTS>
 struct TfParams {

@@ -23,8 +23,20 @@ struct TfThread {
   TF_FN tf_u32 blocks() const { return gridDim.x; }
 };
 
-#define TF_KERNEL(name, Params) extern "C" __global__ void __launch_bounds__(1024) name(const __grid_constant__ Params p)
-#define TF_ENTER const TfThread t{};
+// At most 512 threads and one block a multiprocessor asked for: with more, ptxas spills what a gather holds.
+#define TF_KERNEL(name, Params) extern "C" __global__ void __launch_bounds__(512, 1) name(const __grid_constant__ Params p)
+#define TF_ENTER \
+  const TfThread t{}; \
+  tf_enter_grid(p.h.flags);
+
+// Before the first access to anything but parameters. A no-op for plain launches: the grid before has ended. With a
+// programmatic launch it waits for that; TF_EARLY says that the grid behind may come in already and wait here.
+TF_FN void tf_enter_grid(tf_u32 flags) {
+#if __CUDA_ARCH__ >= 900
+  if (flags & TF_EARLY) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 
 // 16 bytes, four 32-bit words.
 typedef uint4 TfVec;
@@ -67,6 +79,21 @@ TF_FN void tf_store_relaxed_u32(const TfThread &, tf_u32 *at, tf_u32 v) {
 TF_FN tf_u32 tf_load_relaxed_u32(const TfThread &, const tf_u32 *at) {
   tf_u32 v;
   asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
+  return v;
+}
+// Relaxed, system scope, four 32-bit accesses in no order: each word must say by itself whether it is there.
+TF_FN void tf_store_relaxed_4x32(const TfThread &, void *at, TfVec v) {
+  asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+}
+TF_FN TfVec tf_load_relaxed_4x32(const TfThread &, const void *at) {
+  TfVec v;
+  asm volatile("ld.relaxed.sys.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at) : "memory");
+  return v;
+}
+// Acquire, system scope: what the writer released before it wrote this word is seen by everything after.
+TF_FN tf_u32 tf_load_acquire_u32(const TfThread &, const tf_u32 *at) {
+  tf_u32 v;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
   return v;
 }
 // Weak: says nothing about when or in which order a peer sees it. Only between a fence and a flag.

@@ -10,7 +10,7 @@
 struct TfHostThread;
 
 struct TfHostOps {
-  void (*store)(TfHostThread *, void *at, const void *from, tf_u32 bytes, tf_u32 order);       // order: 0 weak, 1 relaxed
+  void (*store)(TfHostThread *, void *at, const void *from, tf_u32 bytes, tf_u32 order);       // order: 0 weak, 1 relaxed, 2 acquire
   void (*load)(TfHostThread *, const void *at, void *to, tf_u32 bytes, tf_u32 order);
   void (*fence)(TfHostThread *);
   tf_u32 (*barrier)(TfHostThread *, tf_u32 mine);   // block barrier; the OR of all `mine`
@@ -36,7 +36,7 @@ struct TfThread {
   static void name##_body(TfHostThread *, const Params &); \
   extern "C" void name(TfHostThread *host, const void *params) { name##_body(host, *static_cast<const Params *>(params)); } \
   static void name##_body(TfHostThread *tf_host, const Params &p)
-#define TF_ENTER const TfThread t{tf_host};
+#define TF_ENTER const TfThread t{tf_host};  // grids follow each other whole here, so there is nothing to enter
 
 struct TfVec { tf_u32 x, y, z, w; };
 TF_FN TfVec tf_vec(tf_u32 x, tf_u32 y, tf_u32 z, tf_u32 w) { TfVec v = {x, y, z, w}; return v; }
@@ -61,6 +61,27 @@ TF_FN void tf_store_relaxed_u32(const TfThread &t, tf_u32 *at, tf_u32 v) { t.hos
 TF_FN tf_u32 tf_load_relaxed_u32(const TfThread &t, const tf_u32 *at) {
   tf_u32 v;
   t.host->ops->load(t.host, at, &v, 4, 1);
+  return v;
+}
+TF_FN void tf_store_relaxed_4x32(const TfThread &t, void *at, TfVec v) {
+  tf_u8 *const word = static_cast<tf_u8 *>(at);
+  t.host->ops->store(t.host, word, &v.x, 4, 1);
+  t.host->ops->store(t.host, word + 4, &v.y, 4, 1);
+  t.host->ops->store(t.host, word + 8, &v.z, 4, 1);
+  t.host->ops->store(t.host, word + 12, &v.w, 4, 1);
+}
+TF_FN TfVec tf_load_relaxed_4x32(const TfThread &t, const void *at) {
+  const tf_u8 *const word = static_cast<const tf_u8 *>(at);
+  TfVec v;
+  t.host->ops->load(t.host, word, &v.x, 4, 1);
+  t.host->ops->load(t.host, word + 4, &v.y, 4, 1);
+  t.host->ops->load(t.host, word + 8, &v.z, 4, 1);
+  t.host->ops->load(t.host, word + 12, &v.w, 4, 1);
+  return v;
+}
+TF_FN tf_u32 tf_load_acquire_u32(const TfThread &t, const tf_u32 *at) {
+  tf_u32 v;
+  t.host->ops->load(t.host, at, &v, 4, 2);
   return v;
 }
 TF_FN void tf_store_weak(const TfThread &t, void *at, TfVec v) { t.host->ops->store(t.host, at, &v, 16, 0); }

@@ -3,7 +3,7 @@
 //
 // put     weak: promises nothing until the signal.
 // signal  after a block barrier: a system fence, then a relaxed store of the counter. Release for the whole tile.
-// wait    a thread a port polls relaxed, then fences; then the block barrier. Acquire for the whole tile.
+// wait    a thread a port polls with acquire loads; then the block barrier. Acquire for the whole tile.
 // read    weak: only after wait.
 // A tile is as many columns as the block has threads; its counter belongs to the tile, so the number of blocks may
 // change from call to call but the number of threads is fixed when scratch is made. Flags compare by age, not equality.
@@ -53,9 +53,8 @@ TF_FN bool tf_flag_wait(const TfThread &t, const TfHeader &h, tf_u8 *const *regi
   for (tf_u32 k = t.thread(); k < N; k += t.threads()) {
     const tf_u32 *const word = tf_flag_word<PLANES>(regions[k], h, tile);
     TfWait wait = {0, 0};
-    while (static_cast<int>(tf_load_relaxed_u32(t, word) - counter) < 0)
+    while (static_cast<int>(tf_load_acquire_u32(t, word) - counter) < 0)
       if (tf_wait_failed(t, wait, h, first_port + k, stage, counter, tile)) return false;
-    tf_fence_system(t);
   }
   return true;
 }

@@ -6,7 +6,7 @@
 #pragma once
 #include "numerics.cuh"
 
-TF_COLD TfF16 tf_input_cut(const TfThread &t, const tf_u8 *base, tf_u64 at, tf_u64 bytes) {
+TF_COLD TfF16 tf_input_cut(TfThread t, const tf_u8 *base, tf_u64 at, tf_u64 bytes) {
   tf_u32 w[4] = {0, 0, 0, 0};
   for (tf_u32 i = 0; i < 8; i++)
     if (at + 2 * i + 2 <= bytes) w[i / 2] |= tf_load_own_u16(t, base + at + 2 * i) << (16 * (i & 1));
@@ -14,7 +14,7 @@ TF_COLD TfF16 tf_input_cut(const TfThread &t, const tf_u8 *base, tf_u64 at, tf_u
   r.v = tf_vec(w[0], w[1], w[2], w[3]);
   return r;
 }
-TF_COLD void tf_output_cut(const TfThread &t, tf_u8 *base, tf_u64 at, tf_u64 bytes, TfF16 v) {
+TF_COLD void tf_output_cut(TfThread t, tf_u8 *base, tf_u64 at, tf_u64 bytes, TfF16 v) {
   const tf_u32 w[4] = {v.v.x, v.v.y, v.v.z, v.v.w};
   for (tf_u32 i = 0; i < 8; i++)
     if (at + 2 * i + 2 <= bytes) tf_store_own_u16(t, base + at + 2 * i, (w[i / 2] >> (16 * (i & 1))) & 0xffffu);

@@ -1,7 +1,8 @@
 // Protocol `pull`: barrier, read the peers' registered inputs where they are, barrier. The peer-read baseline; no copy.
 //
 // open   release and acquire at system scope: a peer's input, written by an earlier grid there, is whole when read.
-// close  keeps every input in place until all peers have read it; without it the next grid may overwrite it.
+// close  keeps every input in place until all peers have read it; without it the next grid may overwrite it. Relaxed: it
+//        hands over no data, and the loads before it have returned, since their sums were stored before the block barrier.
 // Counters and flags belong to the block's index; all ranks launch the same grid, so both ends use them equally often.
 #pragma once
 #include "deadline.cuh"
@@ -14,22 +15,23 @@ TF_FN tf_u32 *tf_pull_word(tf_u8 *region, tf_u32 block, tf_u32 side) {
 }
 
 // Thread k speaks to the peer behind port k and listens on port PEERS + k. False: given up, for the whole block.
-template <int PEERS, typename P>
-TF_FN bool tf_pull_meet(const TfThread &t, const P &p, tf_u32 counter, tf_u32 side) {
-  bool failed = t.thread() < PEERS && tf_aborted(t, p.h);
+template <int PEERS, bool OPEN>
+TF_FN bool tf_pull_meet(const TfThread &t, const TfHeader &h, tf_u8 *const *port, tf_u32 counter) {
+  bool failed = false;
   const tf_u32 k = t.thread();
-  if (k < PEERS && !failed) {
-    tf_fence_system(t);
-    tf_store_relaxed_u32(t, tf_pull_word(p.port[k], t.block(), side), counter);
-    const tf_u32 *const word = tf_pull_word(p.port[PEERS + k], t.block(), side);
+  if (k < PEERS) {
+    const tf_u32 side = OPEN ? 0 : 1;
+    failed = tf_aborted(t, h);
+    if (OPEN) tf_fence_system(t);
+    tf_store_relaxed_u32(t, tf_pull_word(port[k], t.block(), side), counter);
+    const tf_u32 *const word = tf_pull_word(port[PEERS + k], t.block(), side);
     TfWait wait = {0, 0};
-    while (!failed && static_cast<int>(tf_load_relaxed_u32(t, word) - counter) < 0)
-      failed = tf_wait_failed(t, wait, p.h, PEERS + k, side, counter, t.block());
-    tf_fence_system(t);
+    while (!failed && static_cast<int>((OPEN ? tf_load_acquire_u32(t, word) : tf_load_relaxed_u32(t, word)) - counter) < 0)
+      failed = tf_wait_failed(t, wait, h, PEERS + k, side, counter, t.block());
   }
   return !tf_barrier_any(t, failed);
 }
-TF_COLD TfF16 tf_pull_read_cut(const TfThread &t, const tf_u8 *input, tf_u64 at, tf_u64 bytes) {
+TF_COLD TfF16 tf_pull_read_cut(TfThread t, const tf_u8 *input, tf_u64 at, tf_u64 bytes) {
   tf_u32 w[4] = {0, 0, 0, 0};
   for (tf_u32 i = 0; i < 8; i++)
     if (at + 2 * i + 2 <= bytes) w[i / 2] |= tf_load_weak_u16(t, input + at + 2 * i) << (16 * (i & 1));

@@ -11,6 +11,8 @@ use std::fmt;
 pub enum Protocol {
     /// Data and use counter share each 64-bit word.
     Packet,
+    /// A reserved NaN says "not yet"; everything else is data.
+    Sentinel,
     /// A block copies a tile, then one word says so.
     Flag,
     /// Peers read registered inputs between two barriers.
@@ -77,7 +79,7 @@ macro_rules! names {
 }
 
 names! {
-    Protocol { Packet = "packet", Flag = "flag", Pull = "pull" }
+    Protocol { Packet = "packet", Sentinel = "sentinel", Flag = "flag", Pull = "pull" }
     Memory { Peer = "peer", Host = "host" }
     Element { F16 = "f16" }
     Partials { F16 = "f16", F32 = "f32" }

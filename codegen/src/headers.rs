@@ -14,6 +14,7 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("payload.cuh", include_str!("../../kernels/payload.cuh")),
     ("deadline.cuh", include_str!("../../kernels/deadline.cuh")),
     ("packet.cuh", include_str!("../../kernels/packet.cuh")),
+    ("sentinel.cuh", include_str!("../../kernels/sentinel.cuh")),
     ("flag.cuh", include_str!("../../kernels/flag.cuh")),
     ("pull.cuh", include_str!("../../kernels/pull.cuh")),
 ];
@@ -25,7 +26,7 @@ pub const TOOLS: &str = include_str!("../../kernels/tools.cu");
 /// kernels untouched.
 pub fn digest(protocol: &str) -> String {
     let own = format!("{protocol}.cuh");
-    let foreign = ["packet.cuh", "flag.cuh", "pull.cuh"];
+    let foreign = ["packet.cuh", "sentinel.cuh", "flag.cuh", "pull.cuh"];
     let mut text = String::new();
     for (name, content) in HEADERS {
         if *name == own || !foreign.contains(name) {

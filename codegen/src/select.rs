@@ -15,8 +15,8 @@ use topoforge_planner::topology::Topology;
 /// Distinct kernels a family may have.
 pub const MAX_KERNELS: usize = 20;
 
-/// Largest payload that is worth the packet protocol's doubled bytes.
-const PACKET_UP_TO: u64 = 128 << 10;
+/// Largest class bound in which packets, which double the bytes, are listed beside sentinels.
+const PACKET_UP_TO: u64 = 16 << 10;
 /// Smallest class bound whose payloads may amortise the flag protocol's fence.
 const FLAG_FROM: u64 = 128 << 10;
 
@@ -56,13 +56,14 @@ pub fn select(topology: &Topology) -> Selection {
         .into_iter()
         .map(|p| (p, plan(topology, &options(topology, p))))
         .collect();
+    let staged = family_policy(topology) == EdgePolicy::Host;
     let mut wanted = Vec::new();
     for (partials, plan) in &plans {
         for class in &plan.classes {
             let bound = class.spec.most_bytes;
             for (baseline, list) in [(false, &class.shortlist), (true, &class.baseline)] {
                 for (position, ranked) in list.iter().enumerate() {
-                    for protocol in protocols(&ranked.schedule, bound) {
+                    for protocol in protocols(&ranked.schedule, bound, staged) {
                         let position = if baseline { 0 } else { position };
                         wanted.push(Wanted {
                             position,
@@ -79,7 +80,6 @@ pub fn select(topology: &Topology) -> Selection {
     }
     // Best places first, so that the budget drops what every class ranks low; the sort is stable.
     wanted.sort_by_key(|w| w.position);
-    let staged = family_policy(topology) == EdgePolicy::Host;
     let mut selection = Selection::default();
     let mut lowered: BTreeMap<(String, Protocol, Partials), Option<Lowered>> = BTreeMap::new();
     for w in wanted {
@@ -98,14 +98,16 @@ pub fn select(topology: &Topology) -> Selection {
     selection
 }
 
-fn protocols(schedule: &Schedule, bound: u64) -> Vec<Protocol> {
-    [Protocol::Packet, Protocol::Flag, Protocol::Pull]
+fn protocols(schedule: &Schedule, bound: u64, staged: bool) -> Vec<Protocol> {
+    [Protocol::Sentinel, Protocol::Packet, Protocol::Flag, Protocol::Pull]
         .into_iter()
         .filter(|p| p.delivery() == schedule.delivery)
         .filter(|p| match p {
             Protocol::Packet => bound <= PACKET_UP_TO,
             Protocol::Flag => bound >= FLAG_FROM,
-            Protocol::Pull => true,
+            Protocol::Sentinel => true,
+            // Reads peers' inputs where they are, which takes peer access.
+            Protocol::Pull => !staged,
         })
         .collect()
 }

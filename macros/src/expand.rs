@@ -138,6 +138,7 @@ fn kernel(entry: &KernelEntry, host: bool) -> TokenStream {
 fn protocol(p: Protocol) -> TokenStream {
     match p {
         Protocol::Packet => quote!(Protocol::Packet),
+        Protocol::Sentinel => quote!(Protocol::Sentinel),
         Protocol::Flag => quote!(Protocol::Flag),
         Protocol::Pull => quote!(Protocol::Pull),
     }

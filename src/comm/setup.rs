@@ -6,7 +6,7 @@ use super::cuda::{CudaPart, Serving};
 use super::dispatch::{Dispatch, Range};
 use super::{Changed, CommError, Communicator, Options, Part, Site};
 use crate::device::cuda::CudaOptions;
-use crate::device::{Executor, Preparation, Prepared};
+use crate::device::{Executor, Launch, Preparation, Prepared};
 use crate::driver::nccl::Communicators;
 use crate::driver::user_stream::UserStream;
 use crate::qualify::QualifyPlan;
@@ -195,6 +195,7 @@ fn prepare(site: &mut Site, routes: &Routes) -> Result<Vec<Option<Prepared>>, Co
         let preparation = Preparation {
             max_bytes,
             threads,
+            launch: Launch::Plain,
             fault: None,
         };
         prepared.insert(

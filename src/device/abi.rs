@@ -77,7 +77,17 @@ pub struct Header {
     pub rank: u32,
     /// Rank program.
     pub program: u32,
+    /// [`EARLY`], or nothing.
+    pub flags: u32,
+    /// 0.
+    pub reserved: u32,
 }
+
+/// In [`Header::flags`]: the next programmatically launched grid of the stream may become resident meanwhile.
+pub const EARLY: u32 = 1;
+
+/// The most threads a block of ours is ever launched with; kernels are compiled for it.
+pub const MAX_THREADS: u32 = 512;
 
 /// Words (8 bytes) of a [`Header`].
 pub const HEADER_WORDS: usize = size_of::<Header>() / 8;
@@ -112,6 +122,7 @@ impl Params {
             h.bytes,
             pair(h.columns, h.stride),
             pair(h.rank, h.program),
+            pair(h.flags, h.reserved),
         ]);
     }
 
@@ -164,7 +175,7 @@ impl ScratchLayout {
         let buffers = 2 * 16 * u64::from(variant.planes) * u64::from(stride);
         let tiles = stride.div_ceil(tile.max(1));
         let (region, counters) = match variant.protocol {
-            Protocol::Packet => (buffers, stride),
+            Protocol::Packet | Protocol::Sentinel => (buffers, stride),
             Protocol::Flag => (buffers + 32 * u64::from(tiles), tiles),
             Protocol::Pull => (64 * u64::from(PULL_MAX_BLOCKS), PULL_MAX_BLOCKS),
         };
@@ -174,6 +185,14 @@ impl ScratchLayout {
             region: region.next_multiple_of(128),
             regions,
             counters,
+        }
+    }
+
+    /// The byte that all slot regions are filled with before the first put.
+    pub const fn fill(protocol: Protocol) -> u8 {
+        match protocol {
+            Protocol::Sentinel => 0xff,
+            Protocol::Packet | Protocol::Flag | Protocol::Pull => 0,
         }
     }
 

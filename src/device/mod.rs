@@ -60,8 +60,36 @@ pub struct Preparation {
     pub max_bytes: u64,
     /// Threads of a block; fixed for the life of the scratch, since a `flag` tile is that many columns.
     pub threads: u32,
+    /// How its kernels follow the ones before them.
+    pub launch: Launch,
     /// A fault to plant, for negative controls.
     pub fault: Option<Fault>,
+}
+
+/// How a kernel follows the one before it in its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum Launch {
+    /// It starts when that one has ended.
+    #[default]
+    Plain,
+    /// It becomes resident while that one still runs and waits on the device for its end (compute capability 9.0 and
+    /// up). Saves a fraction of a microsecond where the neighbours are launched so too.
+    Programmatic,
+}
+
+impl Launch {
+    /// The name in reports and files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Programmatic => "programmatic",
+        }
+    }
+
+    /// The value of a name, if there is one.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Plain, Self::Programmatic].into_iter().find(|l| l.name() == name)
+    }
 }
 
 /// Faults that prove the checks. Every executor supports those that it says it does in [`Executor::plants`].

@@ -8,8 +8,8 @@ use super::module::Function;
 use super::stream::Stream;
 use super::user_stream::UserStream;
 use super::{DriverError, call};
-use crate::device::Geometry;
 use crate::device::abi::Params;
+use crate::device::{Geometry, Launch as LaunchOrder};
 use cudarc::driver::sys::CUstream;
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -35,16 +35,6 @@ struct LaunchAttribute {
 
 const PROGRAMMATIC_STREAM_SERIALIZATION: u32 = 6;
 
-/// How a launch follows the kernel before it in its stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// Starts when that kernel has ended.
-    Plain,
-    /// May start as soon as that kernel allows it; the kernel itself waits (compute capability 9.0 and up).
-    #[allow(dead_code, reason = "programmatic variants are not generated yet")]
-    Programmatic,
-}
-
 /// Enqueues a kernel that takes one [`Params`] block by value. The kernel must be of the group the block was made for.
 ///
 /// # Errors
@@ -54,7 +44,7 @@ pub(crate) fn block(
     function: &Function,
     geometry: Geometry,
     params: &Params,
-    order: Order,
+    order: LaunchOrder,
 ) -> Result<(), DriverError> {
     let mut arguments = [params.as_ptr().cast_mut().cast::<c_void>()];
     launch(stream, function, geometry, &mut arguments, order)
@@ -77,7 +67,7 @@ pub(crate) fn values(
         )
     };
     let mut arguments: Vec<*mut c_void> = values.iter().map(|v| std::ptr::from_ref(v).cast_mut().cast()).collect();
-    launch(stream, function, geometry, &mut arguments, Order::Plain)
+    launch(stream, function, geometry, &mut arguments, LaunchOrder::Plain)
 }
 
 /// As [`block`], on a stream that belongs to the caller of the library.
@@ -90,16 +80,10 @@ pub(crate) fn block_on_user(
     function: &Function,
     geometry: Geometry,
     params: &Params,
+    order: LaunchOrder,
 ) -> Result<(), DriverError> {
     let mut arguments = [params.as_ptr().cast_mut().cast::<c_void>()];
-    launch_on(
-        context,
-        stream.handle(),
-        function,
-        geometry,
-        &mut arguments,
-        Order::Plain,
-    )
+    launch_on(context, stream.handle(), function, geometry, &mut arguments, order)
 }
 
 fn launch(
@@ -107,7 +91,7 @@ fn launch(
     function: &Function,
     geometry: Geometry,
     arguments: &mut [*mut c_void],
-    order: Order,
+    order: LaunchOrder,
 ) -> Result<(), DriverError> {
     launch_on(stream.context(), stream.handle(), function, geometry, arguments, order)
 }
@@ -118,18 +102,18 @@ fn launch_on(
     function: &Function,
     geometry: Geometry,
     arguments: &mut [*mut c_void],
-    order: Order,
+    order: LaunchOrder,
 ) -> Result<(), DriverError> {
     context.bind()?;
     let driver = context.driver;
     let Geometry { blocks, threads } = geometry;
     let (handle, extra) = (function.handle(), std::ptr::null_mut());
     match order {
-        Order::Plain => {
+        LaunchOrder::Plain => {
             let arguments = arguments.as_mut_ptr();
             call!(driver.launch(handle, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, extra))
         }
-        Order::Programmatic => {
+        LaunchOrder::Programmatic => {
             let Some(launch) = &driver.launch_ex else {
                 return Err(DriverError {
                     call: "cuLaunchKernelEx",

@@ -55,7 +55,7 @@ impl Drop for DeviceBuffer {
     }
 }
 
-/// Zeroed pinned host memory that kernels of every device may address.
+/// Filled pinned host memory that kernels of every device may address.
 pub struct MappedHost {
     context: Arc<Context>,
     pointer: *mut c_void,
@@ -75,13 +75,21 @@ impl MappedHost {
     /// # Errors
     /// The driver refuses.
     pub fn new(context: &Arc<Context>, bytes: u64) -> Result<Self, DriverError> {
+        Self::filled(context, bytes, 0)
+    }
+
+    /// Allocates and fills with a byte, rounded up to 64 bytes.
+    ///
+    /// # Errors
+    /// The driver refuses.
+    pub fn filled(context: &Arc<Context>, bytes: u64, fill: u8) -> Result<Self, DriverError> {
         context.bind()?;
         let bytes = usize::try_from(bytes.max(64).next_multiple_of(64)).unwrap_or(usize::MAX);
         let mut pointer = std::ptr::null_mut();
         let driver = context.driver;
         call!(driver.host_alloc(&mut pointer, bytes, PORTABLE_AND_MAPPED))?;
         // SAFETY: the driver gave `bytes` writable bytes, and no kernel knows them yet.
-        unsafe { pointer.cast::<u8>().write_bytes(0, bytes) };
+        unsafe { pointer.cast::<u8>().write_bytes(fill, bytes) };
         Ok(Self {
             context: context.clone(),
             pointer,

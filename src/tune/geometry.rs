@@ -14,7 +14,7 @@ pub const THREADS: [u32; 5] = [32, 64, 128, 256, 512];
 pub fn for_threads(variant: &Variant, bytes: u64, threads: u32, max_blocks: u32) -> Geometry {
     let most = match variant.protocol {
         Protocol::Pull => max_blocks.min(PULL_MAX_BLOCKS),
-        Protocol::Packet | Protocol::Flag => max_blocks,
+        Protocol::Packet | Protocol::Sentinel | Protocol::Flag => max_blocks,
     };
     let wanted = variant.columns(bytes).div_ceil(u64::from(threads.max(1))).max(1);
     Geometry {

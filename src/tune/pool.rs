@@ -6,7 +6,7 @@ use super::geometry;
 use super::options::{Compare, Progress, TuneError, TuneOptions};
 use super::report::LeftOut;
 use super::select::median;
-use crate::device::{Comparator, DeviceError, Executor, Geometry, Preparation, Prepared, Sampling, Timed};
+use crate::device::{Comparator, DeviceError, Executor, Geometry, Launch, Preparation, Prepared, Sampling, Timed};
 use crate::qualify::comparator::{name, qualify_prepared};
 use crate::qualify::{Reason, qualify};
 use crate::registry::{Family, Protocol, Variant};
@@ -181,6 +181,7 @@ impl<'e> Pool<'e> {
         let preparation = Preparation {
             max_bytes: self.max_bytes,
             threads,
+            launch: Launch::Plain,
             fault: None,
         };
         let prepared = self.exec.prepare(self.variants[index], &preparation)?;

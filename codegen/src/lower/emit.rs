@@ -40,9 +40,11 @@ pub(super) fn emit(shape: &Shape, programs: &[Program]) -> String {
     line(&mut text, 0, "");
     line(&mut text, 0, &format!("TF_KERNEL({SYMBOL}, Params) {{"));
     line(&mut text, 1, "TF_ENTER");
+    // A copy of its own, so that fields live in registers whatever is called.
+    line(&mut text, 1, "const TfHeader h = p.h;");
     let indent = if programs.len() > 1 { 3 } else { 1 };
     if programs.len() > 1 {
-        line(&mut text, 1, "switch (p.h.program) {");
+        line(&mut text, 1, "switch (h.program) {");
     }
     for (index, program) in programs.iter().enumerate() {
         if programs.len() > 1 {
@@ -55,7 +57,7 @@ pub(super) fn emit(shape: &Shape, programs: &[Program]) -> String {
             indent,
         };
         match shape.protocol {
-            Protocol::Packet => body.packet(),
+            Protocol::Packet | Protocol::Sentinel => body.columns(),
             Protocol::Flag => body.flag(),
             Protocol::Pull => body.pull(),
         }
@@ -134,7 +136,7 @@ impl Body<'_> {
             }
         };
         let text = match op {
-            Op::Load { to, slot } => format!("{} = tf_input(t, p.h, {}, column);", let_(self, *to), self.chunk(*slot)),
+            Op::Load { to, slot } => format!("{} = tf_input(t, h, {}, column);", let_(self, *to), self.chunk(*slot)),
             Op::Fold { to, own, gets, stage } => {
                 let (kind, count) = (if self.type_of(*to) == "TfF32" { "f32" } else { "f16" }, gets.len());
                 let list: Vec<String> = gets.iter().map(|g| format!("r{}", g.0)).collect();
@@ -160,19 +162,21 @@ impl Body<'_> {
                 }
             }
             Op::Round { to, from } => format!("{} = tf_round(r{});", let_(self, *to), from.0),
-            Op::Store { slot, from } => format!("tf_output(t, p.h, {}, column, r{});", self.chunk(*slot), from.0),
+            Op::Store { slot, from } => format!("tf_output(t, h, {}, column, r{});", self.chunk(*slot), from.0),
             Op::Put { .. } | Op::Get { .. } | Op::Read { .. } => return,
         };
         self.line(&text);
     }
 
-    fn packet(&mut self) {
+    /// Protocols without barriers: a thread takes a column through the whole schedule.
+    fn columns(&mut self) {
+        let name = self.shape.protocol.name();
         let planes = self.shape.planes;
         // Asked for first, looked at when the input is there too: a load on its own would cost its whole latency.
-        self.line("const bool dead = tf_aborted(t, p.h);");
+        self.line("const bool dead = tf_aborted(t, h);");
         self.line("const tf_u32 step = t.blocks() * t.threads();");
-        self.open("for (tf_u32 column = t.block() * t.threads() + t.thread(); column < p.h.columns; column += step) {");
-        self.line("const tf_u32 counter = tf_packet_begin(t, p.h, column);");
+        self.open("for (tf_u32 column = t.block() * t.threads() + t.thread(); column < h.columns; column += step) {");
+        self.line(&format!("const tf_u32 counter = tf_{name}_begin(t, h, column);"));
         let mut checked = false;
         let mut rest = self.program.ops.as_slice();
         while let Some((op, tail)) = rest.split_first() {
@@ -184,7 +188,7 @@ impl Body<'_> {
             match op {
                 Op::Put { port, from, .. } => {
                     self.line(&format!(
-                        "tf_packet_put<{planes}>(t, p.h, p.port[{port}], column, counter, r{});",
+                        "tf_{name}_put<{planes}>(t, h, p.port[{port}], column, counter, r{});",
                         from.0
                     ));
                 }
@@ -200,7 +204,7 @@ impl Body<'_> {
                 other => self.local(other, false),
             }
         }
-        self.line("tf_packet_end(t, p.h, column, counter);");
+        self.line(&format!("tf_{name}_end(t, h, column, counter);"));
         self.close();
     }
 
@@ -216,11 +220,12 @@ impl Body<'_> {
 
     fn gather(&mut self, first: super::Reg, op: &Op, more: &[Op]) {
         let Op::Get { stage, port, .. } = op else { return };
+        let name = self.shape.protocol.name();
         let (planes, index, count) = (self.shape.planes, self.shape.puts as u32 + port, more.len() + 1);
         let (ty, array) = (self.type_of(first), format!("g{}", first.0));
         self.line(&format!("{ty} {array}[{count}];"));
         self.line(&format!(
-            "if (!tf_packet_gather<{planes}, {count}>(t, p.h, p.port + {index}, column, counter, {index}u, {stage}u, {array})) return;"
+            "if (!tf_{name}_gather<{planes}, {count}>(t, h, p.port + {index}, column, counter, {index}u, {stage}u, {array})) return;"
         ));
         for (k, get) in std::iter::once(op).chain(more).enumerate() {
             if let Op::Get { to, .. } = get {
@@ -231,11 +236,11 @@ impl Body<'_> {
 
     fn flag(&mut self) {
         let (puts, planes) = (self.shape.puts, self.shape.planes);
-        self.open("for (tf_u32 tile = t.block(); tile * t.threads() < p.h.columns; tile += t.blocks()) {");
+        self.open("for (tf_u32 tile = t.block(); tile * t.threads() < h.columns; tile += t.blocks()) {");
         self.line("const tf_u32 column = tile * t.threads() + t.thread();");
-        self.line("const bool live = column < p.h.columns;");
-        self.line("const tf_u32 counter = tf_load_own_u32(t, p.h.counters + tile) + 1;");
-        self.line("bool failed = t.thread() == 0 && tf_aborted(t, p.h);");
+        self.line("const bool live = column < h.columns;");
+        self.line("const tf_u32 counter = tf_load_own_u32(t, h.counters + tile) + 1;");
+        self.line("bool failed = t.thread() == 0 && tf_aborted(t, h);");
         for (reg, width) in self.program.widths.iter().enumerate() {
             let ty = if *width == Width::Element { "TfF16" } else { "TfF32" };
             self.line(&format!("{ty} r{reg};"));
@@ -274,7 +279,7 @@ impl Body<'_> {
             self.local(op, true);
         }
         self.close();
-        self.line("if (t.thread() == 0) tf_store_own_u32(t, p.h.counters + tile, counter);");
+        self.line("if (t.thread() == 0) tf_store_own_u32(t, h.counters + tile, counter);");
         self.close();
     }
 
@@ -296,7 +301,7 @@ impl Body<'_> {
             for op in send {
                 if let Op::Put { port, from, .. } = op {
                     self.line(&format!(
-                        "tf_flag_put<{planes}>(t, p.h, p.port[{port}], column, counter, r{});",
+                        "tf_flag_put<{planes}>(t, h, p.port[{port}], column, counter, r{});",
                         from.0
                     ));
                 } else {
@@ -309,13 +314,13 @@ impl Body<'_> {
             self.line("tf_barrier(t);");
             let count = put_ports.len();
             self.line(&format!(
-                "tf_flag_signal<{planes}, {count}>(t, p.h, p.port + {first}, tile, counter);"
+                "tf_flag_signal<{planes}, {count}>(t, h, p.port + {first}, tile, counter);"
             ));
         }
         if let Some(first) = get_ports.first() {
             let (index, count) = (puts as u32 + first, get_ports.len());
             self.line(&format!(
-                "if (!failed) failed = !tf_flag_wait<{planes}, {count}>(t, p.h, p.port + {index}, tile, counter, {index}u, {stage}u);"
+                "if (!failed) failed = !tf_flag_wait<{planes}, {count}>(t, h, p.port + {index}, tile, counter, {index}u, {stage}u);"
             ));
             self.line("if (tf_barrier_any(t, failed)) return;");
             self.open("if (live) {");
@@ -323,7 +328,7 @@ impl Body<'_> {
                 if let Op::Get { port, to, .. } = op {
                     let index = puts as u32 + port;
                     self.line(&format!(
-                        "tf_flag_read<{planes}>(t, p.h, p.port[{index}], column, counter, r{});",
+                        "tf_flag_read<{planes}>(t, h, p.port[{index}], column, counter, r{});",
                         to.0
                     ));
                 }
@@ -335,15 +340,17 @@ impl Body<'_> {
     fn pull(&mut self) {
         let peers = self.shape.puts;
         let first = self.shape.puts + self.shape.gets;
-        self.line("const tf_u32 counter = tf_load_own_u32(t, p.h.counters + t.block()) + 1;");
-        self.line(&format!("if (!tf_pull_meet<{peers}>(t, p, counter, 0)) return;"));
+        self.line("const tf_u32 counter = tf_load_own_u32(t, h.counters + t.block()) + 1;");
+        self.line(&format!(
+            "if (!tf_pull_meet<{peers}, true>(t, h, p.port, counter)) return;"
+        ));
         self.line("const tf_u32 step = t.blocks() * t.threads();");
-        self.open("for (tf_u32 column = t.block() * t.threads() + t.thread(); column < p.h.columns; column += step) {");
+        self.open("for (tf_u32 column = t.block() * t.threads() + t.thread(); column < h.columns; column += step) {");
         for op in &self.program.ops {
             if let Op::Read { to, port } = op {
                 let index = first as u32 + port;
                 self.line(&format!(
-                    "const TfF16 r{} = tf_pull_read(t, p.h, p.port[{index}], 16ull * column);",
+                    "const TfF16 r{} = tf_pull_read(t, h, p.port[{index}], 16ull * column);",
                     to.0
                 ));
             } else {
@@ -352,7 +359,9 @@ impl Body<'_> {
         }
         self.close();
         self.line("tf_barrier(t);");
-        self.line(&format!("if (!tf_pull_meet<{peers}>(t, p, counter, 1)) return;"));
-        self.line("if (t.thread() == 0) tf_store_own_u32(t, p.h.counters + t.block(), counter);");
+        self.line(&format!(
+            "if (!tf_pull_meet<{peers}, false>(t, h, p.port, counter)) return;"
+        ));
+        self.line("if (t.thread() == 0) tf_store_own_u32(t, h.counters + t.block(), counter);");
     }
 }

@@ -20,6 +20,8 @@ use topoforge_planner::schedule::{Delivery, Expression, Schedule, verify::Verifi
 pub enum Protocol {
     /// Data and use counter share each 64-bit word.
     Packet,
+    /// A reserved NaN says "not yet"; everything else is data.
+    Sentinel,
     /// A block copies a tile, then one word says so.
     Flag,
     /// Peers read registered inputs between two barriers.
@@ -31,6 +33,7 @@ impl Protocol {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Packet => "packet",
+            Self::Sentinel => "sentinel",
             Self::Flag => "flag",
             Self::Pull => "pull",
         }
@@ -39,7 +42,7 @@ impl Protocol {
     /// How transfers are delivered under it.
     pub const fn delivery(self) -> Delivery {
         match self {
-            Self::Packet | Self::Flag => Delivery::Push,
+            Self::Packet | Self::Sentinel | Self::Flag => Delivery::Push,
             Self::Pull => Delivery::Pull,
         }
     }
@@ -234,7 +237,7 @@ pub fn lower(
     let vectors = programs.iter().map(Program::widest_transfer).max().unwrap_or(1);
     let planes = match protocol {
         Protocol::Packet => 2 * vectors,
-        Protocol::Flag => vectors,
+        Protocol::Sentinel | Protocol::Flag => vectors,
         Protocol::Pull => 0,
     };
     let shape = emit::Shape {

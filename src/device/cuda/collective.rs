@@ -7,9 +7,9 @@ use super::comparator::NcclAllReduce;
 use super::machine::Machine;
 use super::served::ServedKernel;
 use super::verdict::{self, STATUS_WORDS};
-use crate::device::abi::{Control, Header, PULL_MAX_BLOCKS, Params, ScratchLayout, ports};
-use crate::device::{DeviceError, Fault, Geometry, Preparation};
-use crate::driver::launch::{self, Order};
+use crate::device::abi::{Control, EARLY, Header, MAX_THREADS, PULL_MAX_BLOCKS, Params, ScratchLayout, ports};
+use crate::device::{DeviceError, Fault, Geometry, Launch, Preparation};
+use crate::driver::launch;
 use crate::driver::memory::{DeviceBuffer, MappedHost};
 use crate::driver::module::Function;
 use crate::registry::{Memory, Protocol, Variant};
@@ -83,7 +83,7 @@ impl Compiled {
         variant: &'static Variant,
         preparation: &Preparation,
     ) -> Result<Self, DeviceError> {
-        check(variant, preparation, machine.ranks.len())?;
+        check(variant, preparation, machine.ranks.len(), machine.info()?.arch)?;
         let ranks = machine.ranks.len();
         connect(machine, variant)?;
         let functions = (0..ranks)
@@ -93,6 +93,7 @@ impl Compiled {
         let Preparation {
             max_bytes,
             threads,
+            launch,
             fault,
         } = *preparation;
         let layouts: Vec<_> = (0..ranks)
@@ -133,6 +134,8 @@ impl Compiled {
                 stride: layouts[r].stride,
                 rank: r as u32,
                 program: mine.program,
+                flags: if launch == Launch::Programmatic { EARLY } else { 0 },
+                reserved: 0,
             };
             params.push(Params::new(
                 header,
@@ -157,7 +160,11 @@ impl Compiled {
             stream.fill(at, 0, state[r].bytes())?;
             stream.upload(at + CONTROL_AT, &control.to_bytes())?;
             if let Slots::Peer(buffers) = &slots {
-                stream.fill(buffers[r].address(), 0, buffers[r].bytes())?;
+                stream.fill(
+                    buffers[r].address(),
+                    ScratchLayout::fill(variant.protocol),
+                    buffers[r].bytes(),
+                )?;
             }
             if fault == Some(Fault::SwappedCounter) && r == 0 {
                 let ones = 1_u32.to_ne_bytes().repeat(layouts[r].counters as usize);
@@ -203,7 +210,13 @@ impl Compiled {
             for q in 0..(kernel.inputs as usize).min(buffers.len()) {
                 params.set_port(first_input + q, input_of(q));
             }
-            launch::block(&rank.stream, &self.functions[r], geometry, &params, Order::Plain)?;
+            launch::block(
+                &rank.stream,
+                &self.functions[r],
+                geometry,
+                &params,
+                self.preparation.launch,
+            )?;
             if self.preparation.fault == Some(Fault::FrozenCounter) {
                 rank.stream
                     .fill(self.state[r].address() + COUNTERS_AT, 0, self.counters)?;
@@ -219,6 +232,7 @@ impl Compiled {
             context: machine.context(rank).clone(),
             function: self.functions[rank].clone(),
             params: self.params[rank].clone(),
+            launch: self.preparation.launch,
             status: self.status.clone(),
         }
     }
@@ -235,18 +249,24 @@ impl Compiled {
         } else {
             u32::MAX
         };
+        // Grids that came in early wait beside the one that spins: up to seven more.
+        let in_flight = if self.preparation.launch == Launch::Programmatic {
+            8
+        } else {
+            1
+        };
         for (rank, function) in machine.ranks.iter().zip(&self.functions) {
             let gpu = &machine.gpus[rank.gpu];
             let resident = function
                 .blocks_a_multiprocessor(threads)?
                 .saturating_mul(gpu.multiprocessors);
-            most = most.min(resident / gpu.ranks.max(1));
+            most = most.min(resident / gpu.ranks.max(1) / in_flight);
         }
         Ok(most)
     }
 }
 
-fn check(variant: &Variant, preparation: &Preparation, ranks: usize) -> Result<(), DeviceError> {
+fn check(variant: &Variant, preparation: &Preparation, ranks: usize, arch: u32) -> Result<(), DeviceError> {
     let misuse = |reason: String| Err(DeviceError::Misuse { reason });
     if variant.ranks.len() != ranks {
         return misuse(format!(
@@ -255,8 +275,11 @@ fn check(variant: &Variant, preparation: &Preparation, ranks: usize) -> Result<(
             variant.ranks.len()
         ));
     }
-    if preparation.threads == 0 || preparation.threads > 1024 {
-        return misuse(format!("blocks of {} threads: give 1 to 1024", preparation.threads));
+    if preparation.threads == 0 || preparation.threads > MAX_THREADS {
+        return misuse(format!(
+            "blocks of {} threads: give 1 to {MAX_THREADS}",
+            preparation.threads
+        ));
     }
     // A thread speaks to a peer.
     if variant.protocol == Protocol::Pull && preparation.threads < variant.kernel.puts {
@@ -265,6 +288,11 @@ fn check(variant: &Variant, preparation: &Preparation, ranks: usize) -> Result<(
             "`{}` needs at least {puts} threads a block, not {threads}",
             variant.name
         ));
+    }
+    let programmatic = preparation.launch == Launch::Programmatic;
+    if programmatic && (arch < 90 || preparation.fault.is_some()) {
+        let reason = "programmatic launches need compute capability 9.0 and no planted fault".to_owned();
+        return Err(DeviceError::Unavailable { reason });
     }
     if preparation.max_bytes == 0 {
         return misuse("prepare for a payload of at least 2 bytes".to_owned());
@@ -309,7 +337,7 @@ fn slots(machine: &Machine, variant: &Variant, layouts: &[ScratchLayout]) -> Res
         ),
         Memory::Host => Slots::Host(
             sized
-                .map(|(r, b)| MappedHost::new(machine.context(r), b))
+                .map(|(r, b)| MappedHost::filled(machine.context(r), b, ScratchLayout::fill(variant.protocol)))
                 .collect::<Result<_, _>>()?,
         ),
     })

@@ -5,9 +5,9 @@
 
 use super::verdict;
 use crate::device::abi::Params;
-use crate::device::{DeviceError, Geometry};
+use crate::device::{DeviceError, Geometry, Launch};
 use crate::driver::context::Context;
-use crate::driver::launch;
+use crate::driver::launch as launching;
 use crate::driver::memory::MappedHost;
 use crate::driver::module::Function;
 use crate::driver::user_stream::UserStream;
@@ -20,6 +20,7 @@ pub(crate) struct ServedKernel {
     pub(super) context: Arc<Context>,
     pub(super) function: Function,
     pub(super) params: Params,
+    pub(super) launch: Launch,
     pub(super) status: Arc<MappedHost>,
 }
 
@@ -39,7 +40,14 @@ impl ServedKernel {
         self.verdict()?;
         let columns = u32::try_from(self.variant.columns(bytes)).unwrap_or(u32::MAX);
         self.params.retarget(input, output, bytes, columns);
-        launch::block_on_user(stream, &self.context, &self.function, geometry, &self.params)?;
+        launching::block_on_user(
+            stream,
+            &self.context,
+            &self.function,
+            geometry,
+            &self.params,
+            self.launch,
+        )?;
         Ok(())
     }
 

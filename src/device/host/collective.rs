@@ -57,7 +57,7 @@ impl Collective {
             .transpose()?;
         let arena = Arena::new(map.bytes).ok_or_else(too_large)?;
         let aborts = map.ranks.iter().map(|r| r.abort).collect();
-        let remember = variant.protocol != Protocol::Packet;
+        let remember = !matches!(variant.protocol, Protocol::Packet | Protocol::Sentinel);
         let machine = Machine::new(arena, variant.ranks.len(), aborts, remember, plant);
         let machine = Rc::new(RefCell::new(machine));
         let made = Self {
@@ -79,8 +79,13 @@ impl Collective {
         let base = arena.base();
         for (rank, r) in self.map.ranks.iter().enumerate() {
             // Whatever a slot's word means, flag or packet counter, it reads as "the use before the first".
-            let word = self.first_counter.to_ne_bytes();
-            if self.first_counter != 0 {
+            let sentinel = self.variant.protocol == Protocol::Sentinel;
+            let word = if sentinel {
+                [0xff; 4]
+            } else {
+                self.first_counter.to_ne_bytes()
+            };
+            if word != [0; 4] {
                 for at in (0..r.map.layout.slots_bytes() as usize).step_by(4) {
                     arena.write(r.map.slots + at, &word);
                 }
@@ -140,6 +145,8 @@ impl Collective {
                 stride: r.map.layout.stride,
                 rank: rank as u32,
                 program: self.variant.ranks[rank].program,
+                flags: 0,
+                reserved: 0,
             };
             let scratch = |peer: usize| address(of(peer).map.slots);
             let ports = abi::ports(

@@ -50,9 +50,11 @@ impl Plant {
                 variant.name
             ));
         }
-        if variant.protocol == Protocol::Packet && matches!(fault, Fault::NoFence | Fault::NoBarrier) {
+        if matches!(variant.protocol, Protocol::Packet | Protocol::Sentinel)
+            && matches!(fault, Fault::NoFence | Fault::NoBarrier)
+        {
             return cannot(format!(
-                "{fault:?} means nothing for `{}`: packets need neither",
+                "{fault:?} means nothing for `{}`: its protocol needs neither",
                 variant.name
             ));
         }
@@ -155,7 +157,7 @@ impl Plant {
                     to.fill(0);
                 }
             }
-            Fault::NoWait if order == Order::Relaxed => self.believe(rank, asked, to, arena),
+            Fault::NoWait if order != Order::Weak => self.believe(rank, asked, to, arena),
             _ => {}
         }
     }
@@ -176,6 +178,8 @@ impl Plant {
                 word.copy_from_slice(to);
                 to.copy_from_slice(&u32::from_ne_bytes(word).wrapping_add(1 << 30).to_ne_bytes());
             }
+            // Anything but "not yet" is taken for data.
+            (Protocol::Sentinel, 4) if to[..] == [0xff; 4] => to.fill(0),
             _ => {}
         }
     }

@@ -13,11 +13,16 @@ use super::rng::Rng;
 pub(super) enum Order {
     Weak,
     Relaxed,
+    Acquire,
 }
 
 impl Order {
     pub(super) fn of(code: u32) -> Self {
-        if code == 0 { Self::Weak } else { Self::Relaxed }
+        match code {
+            0 => Self::Weak,
+            2 => Self::Acquire,
+            _ => Self::Relaxed,
+        }
     }
 }
 
@@ -310,7 +315,10 @@ impl Machine {
         if let Some(plant) = &self.plant {
             plant.load(by.rank, asked, to, order, &self.arena, &self.memory);
         }
-        if order == Order::Relaxed {
+        if order == Order::Acquire && !self.plant.as_ref().is_some_and(Plant::no_fence) {
+            self.threads[id as usize].view = self.memory.now();
+        }
+        if order != Order::Weak {
             let (changes, line) = (self.changes, (offset / LINE) as u32);
             let thread = &mut self.threads[id as usize];
             if thread.watching == 0 {

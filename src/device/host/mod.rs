@@ -20,6 +20,7 @@ mod tests;
 use super::{
     Chain, Comparator, DeviceError, DeviceInfo, Executor, Fault, Mode, Outputs, Preparation, Prepared, Sampling, Timed,
 };
+use crate::device::abi::MAX_THREADS as MAX_BLOCK_THREADS;
 use crate::registry::Variant;
 use collective::Collective;
 use rng::Rng;
@@ -143,8 +144,11 @@ impl Executor for HostExecutor {
                 self.ranks()
             ));
         }
-        if preparation.threads == 0 || preparation.threads > 1024 {
-            return misuse(format!("blocks of {} threads: give 1 to 1024", preparation.threads));
+        if preparation.threads == 0 || preparation.threads > MAX_BLOCK_THREADS {
+            return misuse(format!(
+                "blocks of {} threads: give 1 to {MAX_BLOCK_THREADS}",
+                preparation.threads
+            ));
         }
         if preparation.max_bytes == 0 {
             return misuse("prepare for a payload of at least 2 bytes".into());

@@ -184,6 +184,7 @@ impl Case {
             &Preparation {
                 max_bytes: self.bytes.max(200),
                 threads: self.geometry.threads,
+                launch: crate::device::Launch::Plain,
                 fault,
             },
         )

@@ -39,7 +39,8 @@ pub enum Devices {
 pub struct Options {
     /// Which live ranks take part.
     pub devices: Devices,
-    /// Search nodes a family of more than [`EXACT_RANKS`] ranks may cost; smaller ones are always searched out.
+    /// Search nodes a family of more than [`EXACT_RANKS`] ranks may cost; smaller ones are always searched out. A node of
+    /// more than 16 ranks costs more time, so they get fewer: the limit bounds the work.
     pub node_limit: u64,
 }
 
@@ -47,7 +48,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             devices: Devices::All,
-            node_limit: 100_000,
+            node_limit: 12_000,
         }
     }
 }
@@ -64,13 +65,19 @@ impl Default for Options {
 pub fn place(pattern: &Pattern<'_>, live: &Topology, options: &Options) -> Match {
     let found = Problem::new(pattern, live, &options.devices).and_then(|problem| {
         let limit = if pattern.family().ranks > EXACT_RANKS {
-            options.node_limit
+            scaled(options.node_limit, pattern.family().ranks)
         } else {
             u64::MAX
         };
         search::best(&problem, limit)
     });
     report::matched(pattern, live, found)
+}
+
+/// A node's work grows with the square of the ranks.
+fn scaled(node_limit: u64, ranks: usize) -> u64 {
+    let work = (ranks as u64).pow(2).max(256);
+    (u128::from(node_limit) * 256 / u128::from(work)) as u64
 }
 
 /// Places every family on `live`, best first: by distance, then name, then placement; infeasible ones last.

@@ -27,6 +27,8 @@ pub(super) struct Neighbour {
     pub back: Option<usize>,
     /// The least that both together cost anywhere.
     pub least: u32,
+    /// Index of the row in `Problem::ahead`: the least by the own rank's slot.
+    pub ahead: usize,
 }
 
 pub(super) struct Problem {
@@ -36,6 +38,8 @@ pub(super) struct Problem {
     pub neighbours: Vec<Vec<Neighbour>>,
     /// For each different need, the cost of each ordered pair of slots (row-major).
     tables: Vec<Vec<u32>>,
+    /// For each different pair of needs and each slot, the least that a neighbour costs from there.
+    pub ahead: Vec<Vec<u32>>,
     /// Used links with what the family makes them of, for reasons.
     classes: Vec<(usize, usize, LinkClass)>,
 }
@@ -48,6 +52,7 @@ impl Problem {
             slots,
             neighbours: (0..family.ranks).map(|_| Vec::new()).collect(),
             tables: Vec::new(),
+            ahead: Vec::new(),
             classes: Vec::new(),
         };
         let mut needs: Vec<(LinkClass, bool, bool)> = Vec::new();
@@ -127,6 +132,7 @@ impl Problem {
                         out: None,
                         back: None,
                         least: 0,
+                        ahead: 0,
                     },
                 );
                 at
@@ -137,18 +143,29 @@ impl Problem {
     fn find_least(&mut self) {
         let n = self.slots.len();
         // Few pairs of tables occur, so each is worked out once.
-        let mut known = BTreeMap::new();
+        let mut known: BTreeMap<_, usize> = BTreeMap::new();
         for rank in 0..self.neighbours.len() {
             for i in 0..self.neighbours[rank].len() {
                 let neighbour = &self.neighbours[rank][i];
-                let least = *known.entry((neighbour.out, neighbour.back)).or_insert_with(|| {
-                    let pairs = (0..n).flat_map(|slot| (0..n).map(move |other| (slot, other)));
-                    pairs
-                        .map(|(slot, other)| self.cost(neighbour, slot, other))
-                        .min()
-                        .unwrap_or(BLOCKED)
-                });
-                self.neighbours[rank][i].least = least;
+                let ahead = match known.get(&(neighbour.out, neighbour.back)) {
+                    Some(&ahead) => ahead,
+                    None => {
+                        let least_from = |slot| {
+                            let others = (0..n).filter(|&other| other != slot);
+                            others
+                                .map(|other| self.cost(neighbour, slot, other))
+                                .min()
+                                .unwrap_or(BLOCKED)
+                        };
+                        let row: Vec<u32> = (0..n).map(least_from).collect();
+                        known.insert((neighbour.out, neighbour.back), self.ahead.len());
+                        self.ahead.push(row);
+                        self.ahead.len() - 1
+                    }
+                };
+                let least = self.ahead[ahead].iter().copied().min().unwrap_or(BLOCKED);
+                let neighbour = &mut self.neighbours[rank][i];
+                (neighbour.least, neighbour.ahead) = (least, ahead);
             }
         }
     }

@@ -1,5 +1,7 @@
 //! The nearest placement by depth-first branch and bound with forward checking.
 //!
+//! The bound is Gilmore and Lawler's, cheaply: what a rank costs towards the placed ones on its best slot, plus half of the
+//! least that each link to a rank still to place can cost from there.
 //! Up to [`super::EXACT_RANKS`] ranks the answer is the nearest placement, and the lexicographically least of
 //! those. Above, a node limit makes it an anytime search that says whether it got to the end. No clock and no
 //! randomness: the same question has the same answer everywhere. Start reading at [`best`].
@@ -25,7 +27,7 @@ pub(super) fn best(problem: &Problem, limit: u64) -> Result<Found, Reason> {
         connected_order(problem)
     };
     let cheap_first = limit != u64::MAX;
-    let floor = Search::new(problem, &order, false, BLOCKED, 0).rest[0];
+    let floor = Search::new(problem, &order, false, BLOCKED, 0).floor_of_all();
 
     // A placement at the lower bound, if there is one, is found fastest by refusing everything dearer.
     let mut search = Search::new(problem, &order, cheap_first, plus(floor, 1), limit / 2);
@@ -145,12 +147,37 @@ impl<'a> Search<'a> {
 
     fn run(&mut self) {
         let slots = self.problem.slots.len();
-        self.descend(0, 0, &vec![0; self.order.len() * slots]);
+        let costs = vec![0; self.order.len() * slots];
+        let ahead = self.ahead();
+        self.descend(0, 0, &costs, &ahead);
     }
 
-    /// `costs[rank * slots + slot]` is what placing `rank` there costs towards the ranks placed so far.
-    /// Returns true when the search is over.
-    fn descend(&mut self, depth: usize, cost: u32, costs: &[u32]) -> bool {
+    /// No placement costs less.
+    fn floor_of_all(&mut self) -> u32 {
+        let costs = vec![0; self.order.len() * self.problem.slots.len()];
+        let ahead = self.ahead();
+        // Where some rank has no slot at all, the search itself finds the words for it.
+        self.bound(0, 0, &costs, &ahead).unwrap_or(self.rest[0])
+    }
+
+    /// `ahead[rank * slots + slot]`: twice the half of the least that links to ranks still to place cost from there.
+    fn ahead(&self) -> Vec<u64> {
+        let slots = self.problem.slots.len();
+        let mut ahead = vec![0; self.order.len() * slots];
+        for (rank, list) in self.problem.neighbours.iter().enumerate() {
+            for neighbour in list {
+                let row = &self.problem.ahead[neighbour.ahead];
+                for slot in 0..slots {
+                    ahead[rank * slots + slot] += wide(row[slot]);
+                }
+            }
+        }
+        ahead
+    }
+
+    /// `costs[rank * slots + slot]` is what placing `rank` there costs towards the ranks placed so far, `ahead` what it
+    /// costs at least towards the others. Returns true when the search is over.
+    fn descend(&mut self, depth: usize, cost: u32, costs: &[u32], ahead: &[u64]) -> bool {
         let Some(&rank) = self.order.get(depth) else {
             self.best = Some(self.slot_of.clone());
             self.best_cost = cost;
@@ -162,7 +189,18 @@ impl<'a> Search<'a> {
             .filter(|&slot| !self.taken[slot] && row[slot] != BLOCKED)
             .collect();
         if self.cheap_first {
-            choices.sort_by_key(|&slot| (row[slot], slot));
+            choices.sort_by_key(|&slot| (2 * wide(row[slot]) + ahead[rank * slots + slot], slot));
+        }
+        // Once placed, its links are part of the costs and no longer ahead of anyone.
+        let mut ahead = ahead.to_vec();
+        for neighbour in &self.problem.neighbours[rank] {
+            // Links lead both ways, so the neighbour knows this rank.
+            let back = self.problem.neighbours[neighbour.rank].iter().find(|n| n.rank == rank);
+            let Some(back) = back else { continue };
+            let row = &self.problem.ahead[back.ahead];
+            for (entry, least) in ahead[neighbour.rank * slots..][..slots].iter_mut().zip(row) {
+                *entry -= wide(*least);
+            }
         }
         for slot in choices {
             if self.nodes == self.limit {
@@ -183,7 +221,8 @@ impl<'a> Search<'a> {
             }
             self.slot_of[rank] = slot;
             self.taken[slot] = true;
-            let over = self.may_improve(depth + 1, so_far, &next) && self.descend(depth + 1, so_far, &next);
+            let over =
+                self.may_improve(depth + 1, so_far, &next, &ahead) && self.descend(depth + 1, so_far, &next, &ahead);
             self.taken[slot] = false;
             if over {
                 return true;
@@ -193,20 +232,57 @@ impl<'a> Search<'a> {
     }
 
     /// Whether every rank still to place has a slot left, and all together can stay below the best.
-    fn may_improve(&mut self, depth: usize, cost: u32, costs: &[u32]) -> bool {
-        let slots = self.problem.slots.len();
-        let mut bound = plus(cost, self.rest[depth]);
-        for &rank in &self.order[depth..] {
-            let row = &costs[rank * slots..][..slots];
-            let free = (0..slots).filter(|&slot| !self.taken[slot]);
-            let least = free.map(|slot| row[slot]).min().unwrap_or(BLOCKED);
-            if least == BLOCKED {
+    fn may_improve(&mut self, depth: usize, cost: u32, costs: &[u32], ahead: &[u64]) -> bool {
+        match self.bound(depth, cost, costs, ahead) {
+            Ok(bound) => bound < self.best_cost,
+            Err(rank) => {
                 self.note_dead_end(depth, rank);
-                return false;
+                false
             }
-            bound = plus(bound, least);
         }
-        bound < self.best_cost
+    }
+
+    /// The least that any placement from here on costs, or the rank that no slot is left for.
+    fn bound(&self, depth: usize, cost: u32, costs: &[u32], ahead: &[u64]) -> Result<u32, usize> {
+        let slots = self.problem.slots.len();
+        let left = &self.order[depth..];
+        let (mut simple, mut twice) = (plus(cost, self.rest[depth.min(self.rest.len() - 1)]), 0_u64);
+        let mut least_of = Vec::with_capacity(left.len());
+        let free: Vec<usize> = (0..slots).filter(|&slot| !self.taken[slot]).collect();
+        for &rank in left {
+            let (row, far) = (&costs[rank * slots..][..slots], &ahead[rank * slots..][..slots]);
+            let near = free.iter().map(|&slot| row[slot]).min().unwrap_or(BLOCKED);
+            if near == BLOCKED {
+                return Err(rank);
+            }
+            simple = plus(simple, near);
+            let least = free
+                .iter()
+                .map(|&slot| 2 * wide(row[slot]) + far[slot])
+                .min()
+                .unwrap_or(0);
+            if least >= wide(BLOCKED) {
+                return Err(rank);
+            }
+            twice += least;
+            least_of.push(least);
+        }
+        // Where every slot must be taken, what the best choices leave unpaid for a slot is owed as well.
+        if free.len() == left.len() {
+            for &slot in &free {
+                let over = left.iter().zip(&least_of).map(|(&rank, least)| {
+                    let at = rank * slots + slot;
+                    2 * wide(costs[at]) + ahead[at] - least
+                });
+                let over = over.min().unwrap_or(0);
+                if over >= wide(BLOCKED) / 2 {
+                    return Err(left[0]);
+                }
+                twice += over;
+            }
+        }
+        let whole = u64::from(cost) + twice.div_ceil(2);
+        Ok(simple.max(u32::try_from(whole).unwrap_or(BLOCKED)))
     }
 
     fn note_dead_end(&mut self, depth: usize, rank: usize) {
@@ -214,12 +290,15 @@ impl<'a> Search<'a> {
             return;
         }
         let placed = &self.order[..depth];
-        let neighbour = self.problem.neighbours[rank]
-            .iter()
-            .rev()
-            .find(|neighbour| placed.contains(&neighbour.rank));
+        let list = &self.problem.neighbours[rank];
+        let neighbour = (list.iter().rev().find(|neighbour| placed.contains(&neighbour.rank))).or(list.first());
         self.deepest = neighbour
             .map(|neighbour| (depth, rank, neighbour.rank))
             .or(self.deepest);
     }
+}
+
+/// A cost for sums that are also taken apart again: blocked ones must not saturate.
+fn wide(cost: u32) -> u64 {
+    if cost == BLOCKED { 1 << 40 } else { u64::from(cost) }
 }

@@ -1,10 +1,13 @@
 //! What this machine is: its visible GPUs and the links between them, as a [`Topology`] that families can be matched to.
 //!
-//! Asks CUDA (ordinals, so `CUDA_VISIBLE_DEVICES` is honoured, and peer access) and, where it is there, NVML (NVLinks and
-//! the PCIe tree); devices are joined by PCI address. It moves no bytes: that a link works is for the kernels to prove. It
+//! Asks CUDA (ordinals, so `CUDA_VISIBLE_DEVICES` is honoured, and peer access) and, where they are there, NVML (NVLinks
+//! and the PCIe tree) and `/sys` (the PCIe tree, NUMA nodes); devices are joined by PCI address. [`Level`] names what
+//! answered. It moves no bytes: that a link works is for the kernels to prove. It
 //! guesses nothing silently: every guess is a warning. Start at [`probe`].
 
 mod classify;
+pub mod import;
+pub mod sysfs;
 
 use crate::device::DeviceError;
 use crate::driver::DriverError;
@@ -12,6 +15,7 @@ use crate::driver::context::{Device, PairAttribute};
 use crate::driver::nvml::{Ancestor, Nvml, NvmlDevice, P2p, PciAddress};
 use classify::{Evidence, Rank, link};
 use std::fmt;
+use sysfs::Sysfs;
 use topoforge_planner::topology::{MAX_RANKS, Topology};
 
 /// A GPU as it is now.
@@ -31,11 +35,15 @@ pub struct LiveGpu {
     pub max_pcie: Option<(u32, u32)>,
 }
 
-/// Where the facts come from.
+/// Where the facts come from, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
+    /// NVML, `/sys` and CUDA: classes are facts, from two sources.
+    NvmlSysfsCuda,
     /// NVML and CUDA: classes are facts.
     NvmlAndCuda,
+    /// `/sys` and CUDA: PCIe classes are facts, NVLinks are guesses from peer attributes.
+    SysfsAndCuda,
     /// CUDA only: classes are guesses from peer attributes.
     Cuda,
 }
@@ -44,7 +52,9 @@ impl Level {
     /// The name in reports.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::NvmlSysfsCuda => "nvml+sysfs+cuda",
             Self::NvmlAndCuda => "nvml+cuda",
+            Self::SysfsAndCuda => "sysfs+cuda",
             Self::Cuda => "cuda",
         }
     }
@@ -142,6 +152,7 @@ pub fn probe() -> Result<LiveTopology, ProbeError> {
         .map_err(|e| warnings.push(format!("without NVML link classes are guesses ({e})")))
         .ok();
 
+    let sysfs = Sysfs::live();
     let mut gpus = Vec::new();
     let mut seen = Vec::new();
     for device in devices.iter().copied() {
@@ -159,7 +170,8 @@ pub fn probe() -> Result<LiveTopology, ProbeError> {
                 .and_then(|n| n.uuid().ok())
                 .map_or_else(|| device.uuid().map(uuid_text), Ok)?,
             arch: device.arch()?,
-            max_pcie: known.and_then(|n| n.max_pcie().ok()),
+            max_pcie: (known.and_then(|n| n.max_pcie().ok()))
+                .or_else(|| PciAddress::parse(&pci).and_then(|at| sysfs.max_pcie(at))),
             pci,
         });
         seen.push(known);
@@ -175,6 +187,7 @@ pub fn probe() -> Result<LiveTopology, ProbeError> {
         })
         .collect();
     let ranks_of_pairs = performance_ranks(&devices)?;
+    let tree = |a: usize, b: usize| ranks[a].pci.zip(ranks[b].pci).and_then(|(a, b)| sysfs.ancestor(a, b));
     let mut topology = Topology::new("live", count);
     for (from, a) in devices.iter().enumerate() {
         for (to, b) in devices.iter().enumerate().filter(|(to, _)| *to != from) {
@@ -184,7 +197,7 @@ pub fn probe() -> Result<LiveTopology, ProbeError> {
                 read: nvml.and_then(|(a, b)| a.p2p(b, P2p::Read).ok()),
                 write: nvml.and_then(|(a, b)| a.p2p(b, P2p::Write).ok()),
                 nvlink: nvml.and_then(|(a, b)| a.p2p(b, P2p::NvLink).ok()),
-                ancestor: nvml.and_then(|(a, b)| ancestor(a, b)),
+                ancestor: worse(nvml.and_then(|(a, b)| ancestor(a, b)), tree(from, to)),
                 native_atomics: a.pair_attribute(PairAttribute::NativeAtomics, *b).is_ok_and(|v| v != 0),
                 performance: ranks_of_pairs[from * count + to],
             };
@@ -193,13 +206,16 @@ pub fn probe() -> Result<LiveTopology, ProbeError> {
             topology = topology.with_link(link);
         }
     }
-    if let Some(numa) = gpus.iter().map(|g| numa_node(&g.pci)).collect::<Option<Vec<_>>>() {
+    let node = |gpu: &LiveGpu| PciAddress::parse(&gpu.pci).and_then(|at| sysfs.numa(at));
+    if let Some(numa) = gpus.iter().map(node).collect::<Option<Vec<_>>>() {
         topology.numa = numa;
     }
-    let level = if seen.iter().all(Option::is_some) {
-        Level::NvmlAndCuda
-    } else {
-        Level::Cuda
+    let known = |rank: &Rank| rank.pci.is_some_and(|at| sysfs.shows(at));
+    let level = match (seen.iter().all(Option::is_some), ranks.iter().all(known)) {
+        (true, true) => Level::NvmlSysfsCuda,
+        (true, false) => Level::NvmlAndCuda,
+        (false, true) => Level::SysfsAndCuda,
+        (false, false) => Level::Cuda,
     };
     let driver = nvml.and_then(|n| n.driver_version().ok());
     Ok(LiveTopology {
@@ -238,12 +254,9 @@ fn performance_ranks(devices: &[Device]) -> Result<Vec<usize>, DriverError> {
         .collect())
 }
 
-/// sysfs knows; containers may hide it.
-fn numa_node(pci: &str) -> Option<usize> {
-    let PciAddress { domain, bus, device } = PciAddress::parse(pci)?;
-    let path = format!("/sys/bus/pci/devices/{domain:04x}:{bus:02x}:{device:02x}.0/numa_node");
-    // -1 stands for "nobody said".
-    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+/// Where both sources know, the farther counts.
+fn worse(nvml: Option<Ancestor>, sysfs: Option<Ancestor>) -> Option<Ancestor> {
+    nvml.max(sysfs)
 }
 
 fn uuid_text(bytes: [u8; 16]) -> String {

@@ -3,6 +3,7 @@
 //! The tasks call cargo, the machine's package tools and the built binary, and say what they run and how long it took.
 //! Nothing here is linked into topoforge, and nothing here opens a CUDA library. Start at [`main`].
 
+mod calibration;
 mod checks;
 mod demo;
 mod failure;
@@ -22,6 +23,7 @@ cargo xtask <task>
   demo          set up, build, prove every family and tune one; without a GPU on the host executor
   test          set up, then format, lints, documentation and all tests
   check-more    test, then with both toolkits, the long tests, and a build without nvcc
+  calibration   fit the cost model on published figures and print its errors
   help          this text
 
 Environment read by set-up and by every build:
@@ -43,6 +45,10 @@ fn main() -> ExitCode {
         ["demo"] => demo::run(),
         ["test"] => checks::test(),
         ["check-more"] => checks::more(),
+        ["calibration"] => {
+            calibration::run();
+            Ok(())
+        }
         other => Err(Failure::new(format!("no task `{}`", other.join(" "))).todo("`cargo xtask help` lists the tasks")),
     };
     match result {

@@ -1,26 +1,43 @@
 //! Predicted microseconds of a schedule, for ranking candidates and for nothing else: selection always measures.
 //!
 //! A call costs a launch floor, then for each stage the slowest edge's latency and the time of its bytes over the most
-//! loaded edge, GPU port or shared capacity, then the time to read, sum and reset what was received. The constants are
-//! rough fits to published V100 figures and carry their reasons: tests hold pairs to a third and eight ranks from 1 to
-//! 512 KiB to an eighth. Start at [`Profile::of`] and [`Profile::predict`].
+//! loaded edge, GPU port or shared capacity, then the time to read, sum and reset what was received. How far to trust it
+//! is in docs/cost-model.md. Start at [`Profile::of`] and [`Profile::predict`].
 
 use super::edges::Edges;
 use super::ir::{Delivery, Schedule};
 use std::fmt;
 
-/// An empty collective: launch, first load and last store. A pair of V100 takes 3.5 us at 1 KiB over NVLink, whose
-/// latency and stage overhead are 1 us of that.
-pub const LAUNCH_FLOOR_US: f64 = 2.5;
+/// What nobody can read off a link: a handful of figures, fitted on published V100 medians (see
+/// [`super::calibration`] and docs/cost-model.md).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Constants {
+    /// An empty collective, microseconds: launch, first load and last store.
+    pub launch_us: f64,
+    /// What a stage costs beside latency: issuing puts, and the poll that just missed.
+    pub stage_us: f64,
+    /// A flag's stage on top: a system-scope fence after the block's copies, and a block barrier on both sides.
+    pub fence_us: f64,
+    /// A sentinel's stage on top: on fast links packets win by about this much up to a few tens of KiB.
+    pub sentinel_us: f64,
+    /// One barrier of a pulling kernel beside its latency.
+    pub barrier_us: f64,
+    /// Reading and summing one received byte from local memory.
+    pub sum_us_per_byte: f64,
+    /// Resetting one received byte.
+    pub reset_us_per_byte: f64,
+}
 
-/// What a stage costs beside latency: issuing puts, and the poll that just missed.
-pub const STAGE_US: f64 = 0.3;
-
-/// Reading and summing one received byte from local memory.
-pub const SUM_US_PER_BYTE: f64 = 1e-3 / 400.0;
-
-/// One barrier of a pulling kernel beside its latency: a V100 pair's peer-read takes 8.7 us at 1 KiB.
-pub const BARRIER_US: f64 = 1.7;
+/// The fitted values.
+pub const FITTED: Constants = Constants {
+    launch_us: 2.6,
+    stage_us: 0.3,
+    fence_us: 1.5,
+    sentinel_us: 0.1,
+    barrier_us: 2.6,
+    sum_us_per_byte: 1e-3 / 400.0,
+    reset_us_per_byte: 1e-3 / 250.0,
+};
 
 /// Figures closer than this differ by rounding.
 const EQUAL: f64 = 1e-12;
@@ -48,7 +65,7 @@ impl Protocol {
     }
 
     /// What the protocol adds to a schedule.
-    pub fn cost(self) -> ProtocolCost {
+    pub fn cost(self, constants: &Constants) -> ProtocolCost {
         let plain = ProtocolCost {
             wire: 1.0,
             stage_us: 0.0,
@@ -58,14 +75,16 @@ impl Protocol {
         };
         match self {
             Self::Packet => ProtocolCost { wire: 2.0, ..plain },
-            // On fast links packets win by about this much up to a few tens of KiB; each line is cleared once more.
+            // Each line is cleared once more.
             Self::Sentinel => ProtocolCost {
-                stage_us: 0.1,
-                us_per_received_byte: 1e-3 / 250.0,
+                stage_us: constants.sentinel_us,
+                us_per_received_byte: constants.reset_us_per_byte,
                 ..plain
             },
-            // A system-scope fence after the block's copies, and a block barrier on both sides.
-            Self::Flag => ProtocolCost { stage_us: 1.5, ..plain },
+            Self::Flag => ProtocolCost {
+                stage_us: constants.fence_us,
+                ..plain
+            },
             // A load goes there and back.
             Self::Pull => ProtocolCost {
                 barriers: 2,
@@ -154,7 +173,11 @@ impl Profile {
                     Delivery::Push => (t.from, t.to),
                     Delivery::Pull => (t.to, t.from),
                 };
-                let time = bytes * edges.us_per_byte(a, b);
+                let time = bytes
+                    * match schedule.delivery {
+                        Delivery::Push => edges.us_per_byte(a, b),
+                        Delivery::Pull => edges.us_per_byte_read(a, b),
+                    };
                 latency = latency.max(edges.latency_us(a, b));
                 received[t.to] += bytes;
                 link[t.from * n + t.to] += time;
@@ -182,16 +205,21 @@ impl Profile {
 
     /// Microseconds of one call with `bytes` of payload a rank.
     pub fn predict(&self, protocol: Protocol, bytes: u64) -> f64 {
-        let cost = protocol.cost();
+        self.predict_with(&FITTED, protocol, bytes)
+    }
+
+    /// [`Self::predict`] with other constants.
+    pub fn predict_with(&self, constants: &Constants, protocol: Protocol, bytes: u64) -> f64 {
+        let cost = protocol.cost(constants);
         let bytes = bytes as f64;
         let slowest = self.stages.iter().fold(0.0_f64, |a, s| a.max(s.0));
         let stage = |&(latency, us_per_byte): &(f64, f64)| {
-            STAGE_US + cost.stage_us + f64::from(cost.trips) * latency + bytes * cost.wire * us_per_byte
+            constants.stage_us + cost.stage_us + f64::from(cost.trips) * latency + bytes * cost.wire * us_per_byte
         };
-        LAUNCH_FLOOR_US
+        constants.launch_us
             + self.stages.iter().map(stage).sum::<f64>()
-            + f64::from(cost.barriers) * (slowest + BARRIER_US)
-            + bytes * self.received * (SUM_US_PER_BYTE * cost.wire + cost.us_per_received_byte)
+            + f64::from(cost.barriers) * (slowest + constants.barrier_us)
+            + bytes * self.received * (constants.sum_us_per_byte * cost.wire + cost.us_per_received_byte)
     }
 
     /// Whether this is at least as good as `other` whatever the payload and protocol, and better in something: it has no

@@ -31,6 +31,8 @@ pub struct Edges {
     read: Vec<u64>,
     latency_us: Vec<f64>,
     us_per_byte: Vec<f64>,
+    /// The same for loads.
+    us_per_byte_read: Vec<f64>,
     /// Whether the edge shares its GPU's port with the GPU's other such edges.
     shares_port: Vec<bool>,
     /// Per shared capacity: microseconds a byte, and per `from` a mask of `to`.
@@ -56,6 +58,7 @@ impl Edges {
             read: vec![0; ranks],
             latency_us: vec![0.0; ranks * ranks],
             us_per_byte: vec![0.0; ranks * ranks],
+            us_per_byte_read: vec![0.0; ranks * ranks],
             shares_port: vec![false; ranks * ranks],
             resources: Vec::new(),
             most_peers: None,
@@ -87,6 +90,7 @@ impl Edges {
                 let at = from * ranks + to;
                 edges.latency_us[at] = f64::from(link.effective_latency_ns()) * 1e-3;
                 edges.us_per_byte[at] = per_byte(link.effective_gb_per_s(), link.class);
+                edges.us_per_byte_read[at] = edges.us_per_byte[at] / f64::from(defaults::read_share(link.class));
                 edges.shares_port[at] = match link.class {
                     LinkClass::NvLink { .. } => switched[from] || switched[to],
                     LinkClass::Pcie(_) | LinkClass::Host => true,
@@ -151,6 +155,11 @@ impl Edges {
         self.us_per_byte[from * self.ranks + to]
     }
 
+    /// Time that one loaded byte takes on an edge, microseconds; `from` is the rank that loads.
+    pub fn us_per_byte_read(&self, from: Rank, to: Rank) -> f64 {
+        self.us_per_byte_read[from * self.ranks + to]
+    }
+
     /// Latency and `bytes` over the edge, with nothing else on it, microseconds.
     pub fn time_us(&self, from: Rank, to: Rank, bytes: f64) -> f64 {
         self.latency_us(from, to) + bytes * self.us_per_byte(from, to)
@@ -180,6 +189,7 @@ impl Edges {
             read: masks(&self.read),
             latency_us: pairs().map(|at| self.latency_us[at]).collect(),
             us_per_byte: pairs().map(|at| self.us_per_byte[at]).collect(),
+            us_per_byte_read: pairs().map(|at| self.us_per_byte_read[at]).collect(),
             shares_port: pairs().map(|at| self.shares_port[at]).collect(),
             resources: self.resources.iter().map(|(us, mask)| (*us, masks(mask))).collect(),
             most_peers: self.most_peers,

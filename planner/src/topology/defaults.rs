@@ -15,8 +15,8 @@ pub const NVLINK_LANE_GB_PER_S: [f32; 5] = [20.0, 25.0, 25.0, 25.0, 50.0];
 /// | class | ns | why |
 /// |---|---|---|
 /// | NvLink | 700 | one hop, lanes bond bandwidth and leave latency alone |
-/// | Pix | 1000 | one PCIe switch |
-/// | Pxb | 1200 | several switches |
+/// | Pix | 900 | one PCIe switch |
+/// | Pxb | 1100 | several switches |
 /// | Phb | 1600 | up to the CPU's host bridge and down again |
 /// | Node | 1800 | two host bridges |
 /// | Sys | 2200 | the inter-socket link on top |
@@ -24,8 +24,8 @@ pub const NVLINK_LANE_GB_PER_S: [f32; 5] = [20.0, 25.0, 25.0, 25.0, 50.0];
 pub fn latency_ns(class: LinkClass) -> u32 {
     match class {
         LinkClass::NvLink { .. } => 700,
-        LinkClass::Pcie(PcieClass::Pix) => 1000,
-        LinkClass::Pcie(PcieClass::Pxb) => 1200,
+        LinkClass::Pcie(PcieClass::Pix) => 900,
+        LinkClass::Pcie(PcieClass::Pxb) => 1100,
         LinkClass::Pcie(PcieClass::Phb) => 1600,
         LinkClass::Pcie(PcieClass::Node) => 1800,
         LinkClass::Pcie(PcieClass::Sys) => 2200,
@@ -52,5 +52,16 @@ pub fn gb_per_s(class: LinkClass) -> f32 {
         LinkClass::Pcie(PcieClass::Phb | PcieClass::Node) => 10.0,
         LinkClass::Pcie(PcieClass::Sys) => 8.0,
         LinkClass::Host => 6.0,
+    }
+}
+
+/// Part of a link's bandwidth that loads reach.
+///
+/// A store is sent and forgotten; a load holds one of few tags until its answer is back, which over PCIe costs about
+/// half the rate. NVLink has tags enough.
+pub fn read_share(class: LinkClass) -> f32 {
+    match class {
+        LinkClass::NvLink { .. } => 1.0,
+        LinkClass::Pcie(_) | LinkClass::Host => 0.5,
     }
 }

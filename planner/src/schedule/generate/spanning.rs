@@ -4,7 +4,7 @@
 //! the next one), so it finds as many trees as there are. Start at [`Tree`].
 
 use super::links::{EDGE_BYTES, Links, cost};
-use crate::schedule::cost::STAGE_US;
+use crate::schedule::cost::FITTED;
 use crate::schedule::edges::Edges;
 use crate::schedule::ir::{Delivery, Rank};
 
@@ -86,7 +86,7 @@ fn grow(edges: &Edges, links: &Links, root: Rank, fan_out: usize) -> Option<(f64
         for at in (0..n).filter(|&r| known[r].is_finite() && children[r] < fan_out) {
             for to in links.neighbours(at).filter(|&r| !known[r].is_finite()) {
                 let queue = if edges.shares_port(at, to) { busy[at] } else { 0.0 };
-                let time = known[at] + STAGE_US + queue + cost(edges, at, to);
+                let time = known[at] + FITTED.stage_us + queue + cost(edges, at, to);
                 if next.is_none_or(|best| time < best.0) {
                     next = Some((time, at, to));
                 }

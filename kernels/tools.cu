@@ -15,7 +15,8 @@ static __constant__ unsigned short tf_specials[16] = {0x0000, 0x8000, 0x0001, 0x
 
 // input[i] from output[i]; count elements; the two buffers may be one.
 extern "C" __global__ void tf_mix(unsigned short *input, const unsigned short *output, tf_u32 count, tf_u32 rank, tf_u32 call,
-                                  tf_u32 seed, tf_u32 specials) {
+                                  tf_u32 seed, tf_u32 specials, tf_u32 flags) {
+  tf_enter_grid(flags);
   const tf_u32 who = rank * 0x85ebca77u + call * 0xc2b2ae3du;
   for (tf_u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
     tf_u32 bits = output[i];
@@ -29,7 +30,8 @@ extern "C" __global__ void tf_mix(unsigned short *input, const unsigned short *o
 }
 
 // The dependent copy node of the floor: 16-byte vectors.
-extern "C" __global__ void tf_copy(const uint4 *input, uint4 *output, tf_u32 vectors) {
+extern "C" __global__ void tf_copy(const uint4 *input, uint4 *output, tf_u32 vectors, tf_u32 flags) {
+  tf_enter_grid(flags);
   for (tf_u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < vectors; i += gridDim.x * blockDim.x) output[i] = input[i];
 }
 

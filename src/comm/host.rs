@@ -6,7 +6,7 @@
 use super::dispatch::Range;
 use super::{CommError, Options};
 use crate::device::host::{HostExecutor, HostOptions};
-use crate::device::{Chain, DeviceError, Executor, Geometry, Launch, Mode, Preparation, Prepared};
+use crate::device::{Chain, DeviceError, Executor, Geometry, Mode, Preparation, Prepared};
 use crate::qualify::{QualifyPlan, qualify};
 use crate::registry::{Family, Protocol, Variant};
 use std::collections::VecDeque;
@@ -49,7 +49,7 @@ impl HostPart {
     }
 }
 
-const GEOMETRY: Geometry = Geometry { blocks: 2, threads: 32 };
+const GEOMETRY: Geometry = Geometry::new(2, 32);
 
 /// Ranges for a family, one a size class, each the first variant of its shortlist that is proven here.
 fn choose(
@@ -108,7 +108,6 @@ pub(super) fn start(
                     let preparation = Preparation {
                         max_bytes: range.up_to,
                         threads: GEOMETRY.threads,
-                        launch: Launch::Plain,
                         fault: None,
                     };
                     exec.prepare(variant, &preparation).map_err(CommError::Device)

@@ -50,6 +50,9 @@ pub struct Options {
     pub payloads: Payloads,
     /// What routes must beat.
     pub comparators: Vec<Compare>,
+    /// Also try programmatic launches. They pay only where the neighbouring kernels are launched so too, and up to seven
+    /// further grids become resident while one spins: off by default.
+    pub programmatic: bool,
     /// A table to read, or to write where there is none.
     pub routes: Option<PathBuf>,
     /// When that table does not belong here.
@@ -68,6 +71,7 @@ impl Default for Options {
             partials: Partials::F16,
             payloads: Payloads::standard(),
             comparators: vec![Compare::Nccl, Compare::Pull],
+            programmatic: false,
             routes: None,
             changed: Changed::Retune,
             strict: false,

@@ -131,6 +131,11 @@ fn routes(site: &mut Site, options: &Options) -> Result<(Routes, Vec<String>), C
         partials: options.partials,
         memory: site.memory(),
         comparators: options.comparators.clone(),
+        launches: if options.programmatic {
+            vec![Launch::Plain, Launch::Programmatic]
+        } else {
+            vec![Launch::Plain]
+        },
         ..TuneOptions::default()
     };
     let report = tune(&mut site.executor, site.family, &tuning, &mut |_| {})?;
@@ -195,7 +200,6 @@ fn prepare(site: &mut Site, routes: &Routes) -> Result<Vec<Option<Prepared>>, Co
         let preparation = Preparation {
             max_bytes,
             threads,
-            launch: Launch::Plain,
             fault: None,
         };
         prepared.insert(

@@ -2,6 +2,7 @@
 //!
 //! Plain data, the same for both executors; addresses are whatever the executor's memory is. Start at [`Params`].
 
+use super::Launch;
 use crate::registry::{Kernel, Protocol, Variant};
 
 /// Mirrors `TfStatus`, in mapped host memory.
@@ -134,6 +135,13 @@ impl Params {
         let mut pair = self.words[6].to_ne_bytes();
         pair[..4].copy_from_slice(&columns.to_ne_bytes());
         self.words[6] = u64::from_ne_bytes(pair);
+    }
+
+    /// Tells the kernel how it is launched.
+    pub fn set_launch(&mut self, launch: Launch) {
+        let flags = if launch == Launch::Programmatic { EARLY } else { 0 };
+        // The reserved half is zero.
+        self.words[8] = u64::from(flags.to_le());
     }
 
     /// Sets port `index`; for `pull`, whose inputs change with the buffers.

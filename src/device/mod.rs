@@ -19,11 +19,33 @@ pub struct Geometry {
     pub blocks: u32,
     /// Threads of a block.
     pub threads: u32,
+    /// How the grid follows the one before it.
+    pub launch: Launch,
 }
 
+impl Geometry {
+    /// A plain launch.
+    pub const fn new(blocks: u32, threads: u32) -> Self {
+        Self {
+            blocks,
+            threads,
+            launch: Launch::Plain,
+        }
+    }
+
+    /// The same, launched otherwise.
+    #[must_use]
+    pub const fn launched(mut self, launch: Launch) -> Self {
+        self.launch = launch;
+        self
+    }
+}
+
+/// `5x64`, with a `p` behind a programmatic launch.
 impl fmt::Display for Geometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}x{}", self.blocks, self.threads)
+        let mark = if self.launch == Launch::Programmatic { "p" } else { "" };
+        f.pad(&format!("{}x{}{mark}", self.blocks, self.threads))
     }
 }
 
@@ -60,8 +82,6 @@ pub struct Preparation {
     pub max_bytes: u64,
     /// Threads of a block; fixed for the life of the scratch, since a `flag` tile is that many columns.
     pub threads: u32,
-    /// How its kernels follow the ones before them.
-    pub launch: Launch,
     /// A fault to plant, for negative controls.
     pub fault: Option<Fault>,
 }
@@ -76,6 +96,9 @@ pub enum Launch {
     /// up). Saves a fraction of a microsecond where the neighbours are launched so too.
     Programmatic,
 }
+
+/// Grids that may wait beside one that spins, itself included, when launches are programmatic.
+pub const PROGRAMMATIC_GRIDS: u32 = 8;
 
 impl Launch {
     /// The name in reports and files.

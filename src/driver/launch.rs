@@ -50,7 +50,8 @@ pub(crate) fn block(
     launch(stream, function, geometry, &mut arguments, order)
 }
 
-/// Enqueues a kernel that takes scalars of 4 or 8 bytes and addresses, each given as 8 bytes, low bytes first.
+/// Enqueues a kernel that takes scalars of 4 or 8 bytes and addresses, each given as 8 bytes, low bytes first. Launched
+/// as `geometry` says.
 ///
 /// # Errors
 /// The driver refuses.
@@ -67,7 +68,7 @@ pub(crate) fn values(
         )
     };
     let mut arguments: Vec<*mut c_void> = values.iter().map(|v| std::ptr::from_ref(v).cast_mut().cast()).collect();
-    launch(stream, function, geometry, &mut arguments, LaunchOrder::Plain)
+    launch(stream, function, geometry, &mut arguments, geometry.launch)
 }
 
 /// As [`block`], on a stream that belongs to the caller of the library.
@@ -106,7 +107,7 @@ fn launch_on(
 ) -> Result<(), DriverError> {
     context.bind()?;
     let driver = context.driver;
-    let Geometry { blocks, threads } = geometry;
+    let Geometry { blocks, threads, .. } = geometry;
     let (handle, extra) = (function.handle(), std::ptr::null_mut());
     match order {
         LaunchOrder::Plain => {

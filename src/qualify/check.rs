@@ -11,7 +11,7 @@ use super::mix::mix_buffer;
 use super::plan::QualifyPlan;
 use super::reference::{Reference, same};
 use super::refusal::{Reason, Refusal};
-use crate::device::{Chain, DeviceError, Executor, Fault, Launch, Mode, Outputs, Preparation, Prepared};
+use crate::device::{Chain, DeviceError, Executor, Fault, Mode, Outputs, Preparation, Prepared};
 use crate::registry::Variant;
 
 /// What was run without finding a fault.
@@ -106,7 +106,6 @@ pub(crate) fn drive(
                     &Preparation {
                         max_bytes: plan.max_bytes(),
                         threads,
-                        launch: Launch::Plain,
                         fault,
                     },
                 )

@@ -29,7 +29,7 @@ pub struct QualifyPlan {
 }
 
 const fn geometry(blocks: u32, threads: u32) -> Geometry {
-    Geometry { blocks, threads }
+    Geometry::new(blocks, threads)
 }
 
 impl QualifyPlan {
@@ -150,10 +150,7 @@ impl QualifyPlan {
             cases.push(Case {
                 index,
                 bytes,
-                geometry: Geometry {
-                    blocks: shape.blocks.clamp(1, max_blocks),
-                    threads,
-                },
+                geometry: Geometry::new(shape.blocks.clamp(1, max_blocks), threads),
                 calls: self.calls.clamp(1, room),
                 mode,
                 skew: late.map(|l| (l % ranks, self.skews[(l / ranks + l) % self.skews.len()])),

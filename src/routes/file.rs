@@ -5,7 +5,7 @@
 use super::error::RoutesError;
 use super::identity::{Identity, NcclIdentity};
 use super::table::{Route, Routes, Served};
-use crate::device::Geometry;
+use crate::device::{Geometry, Launch};
 use crate::registry::{Element, Partials};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -69,7 +69,13 @@ struct FileRoute {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 enum FileServed {
-    Variant { name: String, blocks: u32, threads: u32 },
+    Variant {
+        name: String,
+        blocks: u32,
+        threads: u32,
+        #[serde(default)]
+        programmatic: bool,
+    },
     Comparator,
 }
 
@@ -204,9 +210,18 @@ fn table(file: File) -> Result<Routes, String> {
     let routes = file.routes.into_iter().map(|r| Route {
         up_to: r.up_to,
         served: match r.served {
-            FileServed::Variant { name, blocks, threads } => Served::Variant {
+            FileServed::Variant {
                 name,
-                geometry: Geometry { blocks, threads },
+                blocks,
+                threads,
+                programmatic,
+            } => Served::Variant {
+                name,
+                geometry: Geometry::new(blocks, threads).launched(if programmatic {
+                    Launch::Programmatic
+                } else {
+                    Launch::Plain
+                }),
             },
             FileServed::Comparator => Served::Comparator,
         },
@@ -248,6 +263,7 @@ fn file_route(r: &Route) -> FileRoute {
                 name: name.clone(),
                 blocks: geometry.blocks,
                 threads: geometry.threads,
+                programmatic: geometry.launch == Launch::Programmatic,
             },
             Served::Comparator => FileServed::Comparator,
         },

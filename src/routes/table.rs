@@ -132,7 +132,7 @@ impl Routes {
             previous = up_to;
             if let Served::Variant {
                 name,
-                geometry: Geometry { blocks, threads },
+                geometry: Geometry { blocks, threads, .. },
             } = &route.served
             {
                 if *blocks == 0 || *threads == 0 || threads % 32 != 0 || *threads > 1024 {

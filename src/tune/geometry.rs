@@ -17,10 +17,7 @@ pub fn for_threads(variant: &Variant, bytes: u64, threads: u32, max_blocks: u32)
         Protocol::Packet | Protocol::Sentinel | Protocol::Flag => max_blocks,
     };
     let wanted = variant.columns(bytes).div_ceil(u64::from(threads.max(1))).max(1);
-    Geometry {
-        blocks: u32::try_from(wanted).unwrap_or(u32::MAX).min(most.max(1)),
-        threads,
-    }
+    Geometry::new(u32::try_from(wanted).unwrap_or(u32::MAX).min(most.max(1)), threads)
 }
 
 /// Thread counts worth trying for a payload: none of more than twice the columns, except the smallest.

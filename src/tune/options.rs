@@ -2,7 +2,7 @@
 
 use super::payloads::Payloads;
 use super::report::{LeftOut, Row};
-use crate::device::{DeviceError, Sampling};
+use crate::device::{DeviceError, Launch, Sampling};
 use crate::qualify::QualifyPlan;
 use crate::registry::{Memory, Partials};
 use std::fmt;
@@ -52,6 +52,8 @@ pub struct TuneOptions {
     pub partials: Partials,
     /// Where slots may lie: `Peer` where all ranks reach each other, else `Host`.
     pub memory: Memory,
+    /// How kernels may be launched; what a device does not have is passed over.
+    pub launches: Vec<Launch>,
     /// The fastest available of these must be beaten. All are timed, and peer-read kernels always.
     pub comparators: Vec<Compare>,
     /// For the last, interleaved round.
@@ -72,6 +74,7 @@ impl Default for TuneOptions {
             payloads: Payloads::standard(),
             partials: Partials::F16,
             memory: Memory::Peer,
+            launches: vec![Launch::Plain],
             comparators: vec![Compare::Nccl],
             sampling: Sampling::default(),
             coarse: Sampling {

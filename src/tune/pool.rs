@@ -6,7 +6,9 @@ use super::geometry;
 use super::options::{Compare, Progress, TuneError, TuneOptions};
 use super::report::LeftOut;
 use super::select::median;
-use crate::device::{Comparator, DeviceError, Executor, Geometry, Launch, Preparation, Prepared, Sampling, Timed};
+use crate::device::{
+    Comparator, DeviceError, Executor, Geometry, Launch, PROGRAMMATIC_GRIDS, Preparation, Prepared, Sampling, Timed,
+};
 use crate::qualify::comparator::{name, qualify_prepared};
 use crate::qualify::{Reason, qualify};
 use crate::registry::{Family, Protocol, Variant};
@@ -35,6 +37,7 @@ pub(super) struct Pool<'e> {
     pub variants: Vec<&'static Variant>,
     pub left_out: Vec<LeftOut>,
     max_bytes: u64,
+    launches: Vec<Launch>,
     prepared: BTreeMap<(usize, u32), (Prepared, u32)>,
     nccl: Option<(Comparator, Prepared)>,
 }
@@ -79,6 +82,7 @@ impl<'e> Pool<'e> {
             variants: Vec::new(),
             left_out: Vec::new(),
             max_bytes,
+            launches: options.launches.clone(),
             prepared: BTreeMap::new(),
             nccl: None,
         };
@@ -158,12 +162,23 @@ impl<'e> Pool<'e> {
         for threads in geometry::threads(variant, bytes) {
             match self.prepare(index, threads) {
                 Ok((prepared, max_blocks)) if max_blocks > 0 => {
-                    let geometry = geometry::for_threads(variant, bytes, threads, max_blocks);
-                    entries.push(Entry {
-                        who: Who::Variant(index),
-                        geometry,
-                        prepared,
-                    });
+                    for launch in self.launches.clone() {
+                        let programmatic = launch == Launch::Programmatic;
+                        let most = if programmatic {
+                            max_blocks / PROGRAMMATIC_GRIDS
+                        } else {
+                            max_blocks
+                        };
+                        if programmatic && (self.exec.device().arch < 90 || most == 0) {
+                            continue;
+                        }
+                        let geometry = geometry::for_threads(variant, bytes, threads, most).launched(launch);
+                        entries.push(Entry {
+                            who: Who::Variant(index),
+                            geometry,
+                            prepared,
+                        });
+                    }
                 }
                 Ok(_) => {}
                 Err(error) => {
@@ -181,7 +196,6 @@ impl<'e> Pool<'e> {
         let preparation = Preparation {
             max_bytes: self.max_bytes,
             threads,
-            launch: Launch::Plain,
             fault: None,
         };
         let prepared = self.exec.prepare(self.variants[index], &preparation)?;
@@ -195,7 +209,7 @@ impl<'e> Pool<'e> {
 
     /// The comparator's entry, where there is one.
     pub fn nccl_entry(&self) -> Option<Entry> {
-        let geometry = Geometry { blocks: 1, threads: 32 };
+        let geometry = Geometry::new(1, 32);
         self.nccl.map(|(_, prepared)| Entry {
             who: Who::Nccl,
             geometry,

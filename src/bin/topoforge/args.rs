@@ -5,6 +5,7 @@
 use crate::device::{Choice, Virtual};
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use topoforge::device::Launch;
 use topoforge::registry::Partials;
 use topoforge::tune::payloads::parse_size;
 use topoforge::tune::{Compare, Payloads};
@@ -136,6 +137,9 @@ pub struct TuneArgs {
     /// What must be beaten: nccl, pull (the peer-read kernels) or none [default: nccl,pull]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub comparator: Vec<CompareArg>,
+    /// How kernels may be launched: plain, programmatic (compute capability 9.0 and up) or both
+    #[arg(long, value_enum, default_value = "plain")]
+    pub launch: LaunchArg,
     /// Write the routes here; refused where times mean nothing
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -158,6 +162,9 @@ pub struct BenchArgs {
     /// The type in which sums are rounded
     #[arg(long, value_name = "f16|f32", default_value = "f16", value_parser = partials)]
     pub partials: Partials,
+    /// How kernels may be launched: plain, programmatic (compute capability 9.0 and up) or both
+    #[arg(long, value_enum, default_value = "plain")]
+    pub launch: LaunchArg,
 }
 
 /// `topoforge match`
@@ -169,6 +176,28 @@ pub struct MatchArgs {
     /// Pick the best GPUs for a smaller family instead of using all
     #[arg(long)]
     pub any: bool,
+}
+
+/// Launch modes that a timing tries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LaunchArg {
+    /// Each kernel starts when the one before it has ended.
+    Plain,
+    /// Each kernel waits on the device for the end of the one before it.
+    Programmatic,
+    /// Either, whichever is faster.
+    Both,
+}
+
+impl LaunchArg {
+    /// The library's list.
+    pub fn list(self) -> Vec<Launch> {
+        match self {
+            Self::Plain => vec![Launch::Plain],
+            Self::Programmatic => vec![Launch::Programmatic],
+            Self::Both => vec![Launch::Plain, Launch::Programmatic],
+        }
+    }
 }
 
 /// [`Compare`] as clap knows it.

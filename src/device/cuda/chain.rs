@@ -180,6 +180,7 @@ fn enqueue(machine: &Machine, work: &Work, chain: &Chain<'_>, arena: Arena) -> R
             call,
             seed: chain.mix_seed,
             specials: chain.specials,
+            launch: chain.geometry.launch,
         };
         for (r, rank) in machine.ranks.iter().enumerate() {
             let (input, kept) = (buffers[r].0, rank.output.address() + at);

@@ -7,8 +7,8 @@ use super::comparator::NcclAllReduce;
 use super::machine::Machine;
 use super::served::ServedKernel;
 use super::verdict::{self, STATUS_WORDS};
-use crate::device::abi::{Control, EARLY, Header, MAX_THREADS, PULL_MAX_BLOCKS, Params, ScratchLayout, ports};
-use crate::device::{DeviceError, Fault, Geometry, Launch, Preparation};
+use crate::device::abi::{Control, Header, MAX_THREADS, PULL_MAX_BLOCKS, Params, ScratchLayout, ports};
+use crate::device::{DeviceError, Fault, Geometry, Preparation};
 use crate::driver::launch;
 use crate::driver::memory::{DeviceBuffer, MappedHost};
 use crate::driver::module::Function;
@@ -83,7 +83,7 @@ impl Compiled {
         variant: &'static Variant,
         preparation: &Preparation,
     ) -> Result<Self, DeviceError> {
-        check(variant, preparation, machine.ranks.len(), machine.info()?.arch)?;
+        check(variant, preparation, machine.ranks.len())?;
         let ranks = machine.ranks.len();
         connect(machine, variant)?;
         let functions = (0..ranks)
@@ -93,7 +93,6 @@ impl Compiled {
         let Preparation {
             max_bytes,
             threads,
-            launch,
             fault,
         } = *preparation;
         let layouts: Vec<_> = (0..ranks)
@@ -134,7 +133,7 @@ impl Compiled {
                 stride: layouts[r].stride,
                 rank: r as u32,
                 program: mine.program,
-                flags: if launch == Launch::Programmatic { EARLY } else { 0 },
+                flags: 0,
                 reserved: 0,
             };
             params.push(Params::new(
@@ -207,16 +206,11 @@ impl Compiled {
         for (r, rank) in machine.ranks.iter().enumerate() {
             let mut params = self.params[r].clone();
             params.retarget(input_of(r), buffers[r].1, bytes, columns);
+            params.set_launch(geometry.launch);
             for q in 0..(kernel.inputs as usize).min(buffers.len()) {
                 params.set_port(first_input + q, input_of(q));
             }
-            launch::block(
-                &rank.stream,
-                &self.functions[r],
-                geometry,
-                &params,
-                self.preparation.launch,
-            )?;
+            launch::block(&rank.stream, &self.functions[r], geometry, &params, geometry.launch)?;
             if self.preparation.fault == Some(Fault::FrozenCounter) {
                 rank.stream
                     .fill(self.state[r].address() + COUNTERS_AT, 0, self.counters)?;
@@ -232,7 +226,6 @@ impl Compiled {
             context: machine.context(rank).clone(),
             function: self.functions[rank].clone(),
             params: self.params[rank].clone(),
-            launch: self.preparation.launch,
             status: self.status.clone(),
         }
     }
@@ -249,24 +242,18 @@ impl Compiled {
         } else {
             u32::MAX
         };
-        // Grids that came in early wait beside the one that spins: up to seven more.
-        let in_flight = if self.preparation.launch == Launch::Programmatic {
-            8
-        } else {
-            1
-        };
         for (rank, function) in machine.ranks.iter().zip(&self.functions) {
             let gpu = &machine.gpus[rank.gpu];
             let resident = function
                 .blocks_a_multiprocessor(threads)?
                 .saturating_mul(gpu.multiprocessors);
-            most = most.min(resident / gpu.ranks.max(1) / in_flight);
+            most = most.min(resident / gpu.ranks.max(1));
         }
         Ok(most)
     }
 }
 
-fn check(variant: &Variant, preparation: &Preparation, ranks: usize, arch: u32) -> Result<(), DeviceError> {
+fn check(variant: &Variant, preparation: &Preparation, ranks: usize) -> Result<(), DeviceError> {
     let misuse = |reason: String| Err(DeviceError::Misuse { reason });
     if variant.ranks.len() != ranks {
         return misuse(format!(
@@ -288,11 +275,6 @@ fn check(variant: &Variant, preparation: &Preparation, ranks: usize, arch: u32) 
             "`{}` needs at least {puts} threads a block, not {threads}",
             variant.name
         ));
-    }
-    let programmatic = preparation.launch == Launch::Programmatic;
-    if programmatic && (arch < 90 || preparation.fault.is_some()) {
-        let reason = "programmatic launches need compute capability 9.0 and no planted fault".to_owned();
-        return Err(DeviceError::Unavailable { reason });
     }
     if preparation.max_bytes == 0 {
         return misuse("prepare for a payload of at least 2 bytes".to_owned());

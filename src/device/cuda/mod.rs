@@ -16,8 +16,8 @@ mod timing;
 mod verdict;
 
 use super::{
-    Chain, Comparator, DeviceError, DeviceInfo, Executor, Fault, Geometry, Outputs, Preparation, Prepared, Sampling,
-    Timed,
+    Chain, Comparator, DeviceError, DeviceInfo, Executor, Fault, Geometry, Launch, Outputs, PROGRAMMATIC_GRIDS,
+    Preparation, Prepared, Sampling, Timed,
 };
 use crate::registry::Variant;
 use collective::{Collective, Compiled, Work};
@@ -132,7 +132,14 @@ impl CudaExecutor {
                 geometry.threads
             ));
         }
-        let most = self.max_blocks(id, threads)?;
+        let mut most = self.max_blocks(id, threads)?;
+        if geometry.launch == Launch::Programmatic {
+            if self.info.arch < 90 {
+                let reason = "programmatic launches need compute capability 9.0".to_owned();
+                return Err(DeviceError::Unavailable { reason });
+            }
+            most /= PROGRAMMATIC_GRIDS;
+        }
         if geometry.blocks == 0 || geometry.blocks > most {
             return misuse(format!(
                 "geometry {geometry}: 1 to {most} blocks can spin at once on every rank's GPU"

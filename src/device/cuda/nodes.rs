@@ -4,7 +4,7 @@
 
 use super::gpu::Rank;
 use super::machine::Machine;
-use crate::device::{DeviceError, Geometry};
+use crate::device::{DeviceError, Geometry, Launch};
 use crate::driver::launch;
 use std::time::Duration;
 
@@ -17,18 +17,27 @@ pub(super) struct Mix {
     pub call: u32,
     pub seed: u32,
     pub specials: bool,
+    /// As the collective around it, so that a chain is programmatic throughout.
+    pub launch: Launch,
 }
 
 impl Machine {
     /// Each tool, and the driver's own fill and copy, once, so that nothing is loaded or resized while kernels spin.
     pub fn warm(&self) -> Result<(), DeviceError> {
-        for rank in &self.ranks {
+        let nothing = Mix {
+            bytes: 0,
+            call: 0,
+            seed: 0,
+            specials: false,
+            launch: Launch::Plain,
+        };
+        for (r, rank) in self.ranks.iter().enumerate() {
             let tools = &self.gpus[rank.gpu].tools;
-            let one = Geometry { blocks: 1, threads: 32 };
+            let one = Geometry::new(1, 32);
             let (a, b) = (rank.input.address(), rank.output.address());
             rank.stream.fill(a, 0, 256)?;
             rank.stream.copy(b, a, 256)?;
-            launch::values(&rank.stream, &tools.mix, one, &[a, b, 0, 0, 0, 0, 0])?;
+            self.mix(r, &nothing, a, b)?;
             launch::values(&rank.stream, &tools.widen, one, &[a, b, 0])?;
             launch::values(&rank.stream, &tools.narrow, one, &[a, b, 0])?;
             launch::values(&rank.stream, &tools.delay, one, &[0])?;
@@ -48,12 +57,13 @@ impl Machine {
             u64::from(mix.call),
             u64::from(mix.seed),
             u64::from(mix.specials),
+            u64::from(mix.launch == Launch::Programmatic),
         ];
         let rank = &self.ranks[rank];
         Ok(launch::values(
             &rank.stream,
             &self.gpus[rank.gpu].tools.mix,
-            spread(count),
+            spread(count).launched(mix.launch),
             &values,
         )?)
     }
@@ -83,7 +93,7 @@ impl Machine {
     /// Enqueues doing nothing for so long.
     pub fn delay(&self, rank: usize, ns: u64) -> Result<(), DeviceError> {
         let rank = &self.ranks[rank];
-        let one = Geometry { blocks: 1, threads: 1 };
+        let one = Geometry::new(1, 1);
         Ok(launch::values(
             &rank.stream,
             &self.gpus[rank.gpu].tools.delay,
@@ -95,7 +105,7 @@ impl Machine {
     pub fn gate_at(&self, rank: &Rank, token: u32) -> Result<(), DeviceError> {
         let gpu = &self.gpus[rank.gpu];
         let word = self.gate.device_address(&gpu.context)?;
-        let one = Geometry { blocks: 1, threads: 1 };
+        let one = Geometry::new(1, 1);
         let values = [word, u64::from(token), GATE.as_nanos() as u64];
         Ok(launch::values(&rank.stream, &gpu.tools.gate, one, &values)?)
     }
@@ -104,16 +114,13 @@ impl Machine {
 /// A thread an element as far as grids go: conversions are timed, and nothing spins beside them.
 fn whole(count: u64) -> Geometry {
     let blocks = count.div_ceil(256).clamp(1, 4096) as u32;
-    Geometry { blocks, threads: 256 }
+    Geometry::new(blocks, 256)
 }
 
 /// Enough threads for an elementwise kernel, few enough to leave room for kernels that spin.
 fn spread(count: u64) -> Geometry {
     let blocks = count.div_ceil(256).clamp(1, 64);
-    Geometry {
-        blocks: blocks as u32,
-        threads: 256,
-    }
+    Geometry::new(blocks as u32, 256)
 }
 
 #[cfg(test)]
@@ -122,13 +129,7 @@ mod tests {
 
     #[test]
     fn elementwise_grids_cover_small_counts_and_stay_small() {
-        assert_eq!(
-            spread(1),
-            Geometry {
-                blocks: 1,
-                threads: 256
-            }
-        );
+        assert_eq!(spread(1), Geometry::new(1, 256));
         assert_eq!(spread(257).blocks, 2);
         assert_eq!(spread(u64::from(u32::MAX)).blocks, 64);
         assert_eq!(whole(512 << 10).blocks, 2048);

@@ -5,7 +5,7 @@
 
 use super::verdict;
 use crate::device::abi::Params;
-use crate::device::{DeviceError, Geometry, Launch};
+use crate::device::{DeviceError, Geometry};
 use crate::driver::context::Context;
 use crate::driver::launch as launching;
 use crate::driver::memory::MappedHost;
@@ -20,7 +20,6 @@ pub(crate) struct ServedKernel {
     pub(super) context: Arc<Context>,
     pub(super) function: Function,
     pub(super) params: Params,
-    pub(super) launch: Launch,
     pub(super) status: Arc<MappedHost>,
 }
 
@@ -40,13 +39,14 @@ impl ServedKernel {
         self.verdict()?;
         let columns = u32::try_from(self.variant.columns(bytes)).unwrap_or(u32::MAX);
         self.params.retarget(input, output, bytes, columns);
+        self.params.set_launch(geometry.launch);
         launching::block_on_user(
             stream,
             &self.context,
             &self.function,
             geometry,
             &self.params,
-            self.launch,
+            geometry.launch,
         )?;
         Ok(())
     }

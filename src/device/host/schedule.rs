@@ -237,7 +237,7 @@ impl Driver<'_> {
     }
 
     fn launch(&mut self, rank: usize) {
-        let Geometry { blocks, threads } = self.grid.geometry;
+        let Geometry { blocks, threads, .. } = self.grid.geometry;
         let ids = self.machine.borrow_mut().open_grid(rank, blocks, threads);
         for (index, &id) in (0_u32..).zip(&ids) {
             let Some(stack) = self.stacks.take() else {

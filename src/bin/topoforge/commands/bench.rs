@@ -21,6 +21,7 @@ pub fn run(args: &BenchArgs, output: &mut Output) -> Result<Outcome, Failure> {
     options.payloads = payloads;
     options.partials = args.partials;
     options.comparators = vec![Compare::Nccl, Compare::Pull];
+    options.launches = args.launch.list();
     let family = setting.family;
     let report = bench(setting.executor(), family, &options, &mut |p| tell(output, p)).map_err(Failure::work)?;
     let timed = report.rows.iter().flat_map(|r| &r.figures).flatten().count();

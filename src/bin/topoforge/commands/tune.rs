@@ -42,6 +42,7 @@ pub fn run(args: &TuneArgs, output: &mut Output) -> Result<Outcome, Failure> {
     let mut options = setting.options(args.place.seed);
     options.payloads = payloads;
     options.partials = args.partials;
+    options.launches = args.launch.list();
     options.comparators = comparator.into_iter().map(Into::into).collect();
     let family = setting.family;
     let report = tune(setting.executor(), family, &options, &mut |p| tell(output, p)).map_err(Failure::work)?;

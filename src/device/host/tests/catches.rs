@@ -63,7 +63,7 @@ fn every_planted_fault_is_seen_where_it_matters() {
     for (protocol, fault, least) in table {
         // A thread with several columns cannot lose one to the next call: its peer's next round waits for it.
         let threads = if fault == SingleBuffer { 10 } else { 4 };
-        let geometry = Geometry { blocks: 1, threads };
+        let geometry = Geometry::new(1, threads);
         let case = Case {
             calls: 6,
             geometry,
@@ -159,7 +159,7 @@ fn a_run_out_of_steps_is_given_up_and_leaves_nothing_behind() {
     };
     let mut exec = HostExecutor::new(3, options);
     let case = Case {
-        geometry: Geometry { blocks: 2, threads: 4 },
+        geometry: Geometry::new(2, 4),
         mode: Mode::Eager,
         ..Case::default()
     };

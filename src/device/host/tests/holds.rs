@@ -60,10 +60,7 @@ fn many_ranks_blocks_replays_skew_and_in_place() {
             for delivery in Delivery::ALL {
                 for seed in 0..4 {
                     let mut exec = executor(ranks as usize, seed, delivery);
-                    let geometry = Geometry {
-                        blocks: 1 + seed as u32,
-                        threads: 8,
-                    };
+                    let geometry = Geometry::new(1 + seed as u32, 8);
                     let mode = Mode::Graph { replays: 2 };
                     let skew = Some((seed as usize % ranks as usize, 1_000_000));
                     let in_place = variant.in_place() && seed % 2 == 1;
@@ -95,7 +92,7 @@ fn one_preparation_serves_calls_of_many_sizes_and_grids() {
         .unwrap();
         for (bytes, blocks) in [(600, 1), (2, 3), (38, 2), (600, 4), (16, 1), (600, 2)] {
             // A pull kernel's counters belong to blocks: all ranks launch alike, so any number of them may take part.
-            let geometry = Geometry { blocks, threads: 4 };
+            let geometry = Geometry::new(blocks, 4);
             let case = Case {
                 bytes,
                 geometry,
@@ -150,11 +147,8 @@ fn misuse_is_refused_with_a_reason() {
     let variant = one_shot(Protocol::Pull, 2, &[]);
     let mut exec = executor(2, 0, Delivery::Eager);
     let collective = Case::default().prepare(&mut exec, variant, None).unwrap();
-    let wide = Geometry { blocks: 1, threads: 8 };
-    let many = Geometry {
-        blocks: 4096,
-        threads: 4,
-    };
+    let wide = Geometry::new(1, 8);
+    let many = Geometry::new(4096, 4);
     let cases = [
         (
             Case {
@@ -240,7 +234,7 @@ fn how_fast() {
             let variant = one_shot(*protocol, ranks, &[]);
             for delivery in Delivery::ALL {
                 let mut exec = executor(ranks as usize, 0, delivery);
-                let geometry = Geometry { blocks: 1, threads: 64 };
+                let geometry = Geometry::new(1, 64);
                 let case = Case {
                     bytes: 1024,
                     geometry,

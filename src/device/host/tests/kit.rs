@@ -110,7 +110,7 @@ impl Default for Case {
         Self {
             bytes: 150,
             calls: 4,
-            geometry: Geometry { blocks: 1, threads: 4 },
+            geometry: Geometry::new(1, 4),
             mode: Mode::Eager,
             skew: None,
             in_place: false,
@@ -184,7 +184,6 @@ impl Case {
             &Preparation {
                 max_bytes: self.bytes.max(200),
                 threads: self.geometry.threads,
-                launch: crate::device::Launch::Plain,
                 fault,
             },
         )

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# The main job on real GPUs: every variant proven, routes timed against NCCL and peer reads, written and read again.
+# Usage: tests/gpu/main-job.sh PATH/TO/topoforge [FOLDER FOR REPORTS]
+# Needs one GPU for the proofs and two for the timings. Ends with a count; any failure makes the status non-zero.
+set -u
+bin=${1:?path to the topoforge binary}
+out=${2:-$(mktemp -d)}
+mkdir -p "$out"
+# Ranks that share a GPU need a hardware queue each.
+export CUDA_DEVICE_MAX_CONNECTIONS=32
+passed=0 failed=0
+check() {
+  local name=$1
+  shift
+  local since=$SECONDS
+  if "$@" >"$out/$name.txt" 2>"$out/$name.err"; then
+    passed=$((passed + 1))
+    echo "ok    $name ($((SECONDS - since)) s)"
+  else
+    failed=$((failed + 1))
+    echo "FAIL  $name ($((SECONDS - since)) s)"
+    tail -n 15 "$out/$name.txt" "$out/$name.err"
+  fi
+}
+gpus=$("$bin" devices --json | python3 -c 'import json,sys; print(len(json.load(sys.stdin)["cuda"]))')
+echo "$gpus GPUs"
+check qualify-all "$bin" qualify --device cuda --family all --virtual
+check qualify-one-gpu "$bin" qualify --device cuda:0 --family all --virtual
+check controls-pair "$bin" qualify --device cuda --family nvlink-pair --virtual --controls
+if [ "$gpus" -ge 2 ]; then
+  for partials in f16 f32; do
+    check "tune-$partials" "$bin" tune --device cuda:0,1 --comparator nccl,pull --partials $partials --out "$out/routes-$partials.ron"
+    check "tune-$partials-json" "$bin" tune --device cuda:0,1 --comparator nccl --partials $partials --json
+    check "bars-$partials" python3 "$(dirname "$0")/bars.py" "$out/tune-$partials-json.txt"
+    cat "$out/tune-$partials.txt"
+  done
+  check tune-staged "$bin" tune --device cuda:0,1 --family no-peer-pair --comparator nccl,pull
+  cat "$out/tune-staged.txt"
+  check bench "$bin" bench --device cuda:0,1
+  cat "$out/bench.txt"
+fi
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

@@ -21,10 +21,11 @@ TF_FN bool tf_pull_meet(const TfThread &t, const TfHeader &h, tf_u8 *const *port
   const tf_u32 k = t.thread();
   if (k < PEERS) {
     const tf_u32 side = OPEN ? 0 : 1;
-    failed = tf_aborted(t, h);
     if (OPEN) tf_fence_system(t);
     tf_store_relaxed_u32(t, tf_pull_word(port[k], t.block(), side), counter);
     const tf_u32 *const word = tf_pull_word(port[PEERS + k], t.block(), side);
+    // Behind the signal: the load would hold up the fence.
+    failed = tf_aborted(t, h);
     TfWait wait = {0, 0};
     while (!failed && static_cast<int>((OPEN ? tf_load_acquire_u32(t, word) : tf_load_relaxed_u32(t, word)) - counter) < 0)
       failed = tf_wait_failed(t, wait, h, PEERS + k, side, counter, t.block());

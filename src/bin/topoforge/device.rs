@@ -4,6 +4,7 @@
 
 use crate::failure::Failure;
 use std::str::FromStr;
+use std::time::Duration;
 use topoforge::device::cuda::{CudaExecutor, CudaOptions};
 use topoforge::device::{DeviceError, DeviceInfo, Executor};
 use topoforge::driver::context::Device;
@@ -234,7 +235,8 @@ impl Place {
                 let options = CudaOptions {
                     // Such a family must not profit from peer access that its machines lack.
                     staged: family.variants.iter().all(|v| v.memory == Memory::Host),
-                    ..CudaOptions::default()
+                    // Proofs make ranks late by milliseconds; planted faults run into the deadline, each once.
+                    deadline: Duration::from_secs(2),
                 };
                 Ok(vec![Box::new(CudaExecutor::new(devices, ranks, options)?)])
             }

@@ -1,9 +1,10 @@
 //! Which compiled families fit a machine, and with which placement.
 //!
-//! Joins the registry with the planner's matcher: what a family asks of links is what its compiled variants use. Never
-//! touches a device. Start at [`match_families`].
+//! Joins the registry with the planner's matcher: what a family asks of links is what its compiled variants use. Matching is
+//! per schedule: where a machine lacks a link that only some schedules use, the family fits with the others as long as each
+//! size class keeps one. Never touches a device. Start at [`match_families`].
 
-use crate::planner::matching::{Match, Options, Pattern, Use, nearest};
+use crate::planner::matching::{Devices, Match, Options, Pattern, Use, place};
 use crate::planner::topology::{Topology, parse_descriptor};
 use crate::registry::{Family, Memory, Protocol, Registry, Variant};
 
@@ -14,6 +15,8 @@ pub struct FamilyMatch {
     pub family: &'static Family,
     /// Kind, distance and placement; `placement[family rank]` is the live rank.
     pub found: Match,
+    /// Variants that use a link which this placement does not have; they are of no use here.
+    pub left_out: Vec<&'static str>,
 }
 
 impl FamilyMatch {
@@ -32,14 +35,111 @@ pub fn match_families(registry: &Registry, live: &Topology, options: &Options) -
         .filter(|f| !f.variants.is_empty())
         .filter_map(|f| parse_descriptor(f.descriptor, f.file).ok().map(|t| (f, t)))
         .collect();
-    let patterns: Vec<Pattern<'_>> = parsed.iter().map(|(f, t)| pattern(f, t)).collect();
-    nearest(&patterns, live, options)
-        .into_iter()
-        .map(|found| FamilyMatch {
-            family: parsed[found.index].0,
-            found,
+    let mut found: Vec<FamilyMatch> = parsed
+        .iter()
+        .enumerate()
+        .map(|(index, (family, topology))| {
+            let (mut found, left_out) = fit(family, topology, live, options);
+            found.index = index;
+            FamilyMatch {
+                family,
+                found,
+                left_out,
+            }
         })
-        .collect()
+        .collect();
+    found.sort_by(|a, b| key(a).cmp(&key(b)));
+    found
+}
+
+/// As [`match_families`]; where no family takes all devices, the largest ones that take some of them come first.
+pub fn match_subsets(registry: &Registry, live: &Topology, options: &Options) -> Vec<FamilyMatch> {
+    let all = match_families(registry, live, options);
+    let ranks: Vec<usize> = match &options.devices {
+        Devices::All => (0..live.ranks).collect(),
+        Devices::These(ranks) => ranks.clone(),
+        Devices::AnyOf(_) => return all,
+    };
+    if all.iter().any(FamilyMatch::is_feasible) {
+        return all;
+    }
+    let options = Options {
+        devices: Devices::AnyOf(ranks),
+        ..options.clone()
+    };
+    let mut some = match_families(registry, live, &options);
+    some.sort_by_key(|m| std::cmp::Reverse(m.found.placement.len()));
+    if some.iter().any(FamilyMatch::is_feasible) {
+        some
+    } else {
+        all
+    }
+}
+
+type Key<'a> = (u32, &'a str, &'a [usize], usize);
+
+fn key(m: &FamilyMatch) -> Key<'_> {
+    let distance = m.found.distance.unwrap_or(u32::MAX);
+    (distance, &m.found.family, &m.found.placement, m.found.index)
+}
+
+/// The nearest placement for all variants, else for parts of them that still serve every size class.
+fn fit(family: &Family, topology: &Topology, live: &Topology, options: &Options) -> (Match, Vec<&'static str>) {
+    let whole = place(&pattern(family, topology), live, options);
+    if whole.is_feasible() {
+        return (whole, Vec::new());
+    }
+    let mut best: Option<Match> = None;
+    for part in parts(family) {
+        let uses: Vec<Use> = part.into_iter().flat_map(uses).collect();
+        let found = place(&Pattern::of_uses(topology, uses), live, options);
+        let nearer = |best: &Match| (found.distance, &found.placement) < (best.distance, &best.placement);
+        if found.is_feasible() && best.as_ref().is_none_or(nearer) {
+            best = Some(found);
+        }
+    }
+    let Some(found) = best else {
+        return (whole, Vec::new());
+    };
+    let served = |u: &Use| {
+        let link = live.link(found.placement[u.from], found.placement[u.to]);
+        link.is_some_and(|l| l.class.is_peer() && (l.read || !u.read) && (l.write || !u.write))
+    };
+    let lacking = family.variants.iter().filter(|v| !uses(v).iter().all(served));
+    let left_out = lacking.map(|v| v.name).collect();
+    (found, left_out)
+}
+
+/// Parts of a family's variants of which each serves every size class: without peer reads, one schedule, two schedules.
+fn parts(family: &Family) -> Vec<Vec<&Variant>> {
+    /// Families have a few dozen schedules at most; this many pairs of them are tried.
+    const PAIRS: usize = 256;
+    let pushing = || {
+        family
+            .variants
+            .iter()
+            .filter(|v| v.memory == Memory::Peer && v.protocol != Protocol::Pull)
+    };
+    let mut classes: Vec<u64> = family.variants.iter().flat_map(|v| v.classes).copied().collect();
+    classes.sort_unstable();
+    classes.dedup();
+    let mut schedules: Vec<&str> = pushing().map(|v| v.schedule).collect();
+    schedules.sort_unstable();
+    schedules.dedup();
+    let of = |names: &[&str]| -> Vec<&Variant> { pushing().filter(|v| names.contains(&v.schedule)).collect() };
+    let mut out = vec![pushing().collect::<Vec<_>>()];
+    out.extend(schedules.iter().map(|s| of(&[s])));
+    let pairs = schedules
+        .iter()
+        .enumerate()
+        .flat_map(|(i, a)| schedules[i + 1..].iter().map(move |b| [*a, *b]));
+    out.extend(pairs.take(PAIRS).map(|pair| of(&pair)));
+    let whole = |part: &Vec<&Variant>| {
+        let serves = |class: &u64| part.iter().any(|v| v.classes.contains(class));
+        !part.is_empty() && classes.iter().all(serves)
+    };
+    out.retain(whole);
+    out
 }
 
 fn pattern<'a>(family: &Family, topology: &'a Topology) -> Pattern<'a> {
@@ -95,6 +195,34 @@ mod tests {
         let best = &match_families(&Registry::builtin(), &live, &Options::default())[0];
         assert_eq!(best.family.name, "nvlink-pair");
         assert!(best.is_feasible());
+    }
+
+    #[test]
+    fn a_machine_that_forbids_peer_reads_keeps_the_family_without_its_pulls() {
+        let mut live = Topology::new("live", 2).with_pair(0, 1, LinkClass::NvLink { lanes: 2, r#gen: 2 });
+        live.links.iter_mut().for_each(|l| l.read = false);
+        let all = match_families(&Registry::builtin(), &live, &Options::default());
+        let pair = all.iter().find(|m| m.family.name == "nvlink-pair").expect("built in");
+        assert!(pair.is_feasible());
+        let pulls: Vec<&str> = (pair.family.variants.iter())
+            .filter(|v| v.protocol == Protocol::Pull)
+            .map(|v| v.name)
+            .collect();
+        assert_eq!(pair.left_out, pulls);
+        live.links[0].write = false;
+        let all = match_families(&Registry::builtin(), &live, &Options::default());
+        assert!(all.iter().all(|m| !m.is_feasible() || m.family.name == "no-peer-pair"));
+    }
+
+    #[test]
+    fn a_machine_without_a_family_of_its_size_gets_one_for_some_of_its_gpus() {
+        let live = Topology::new("live", 3)
+            .with_pair(0, 1, LinkClass::Pcie(crate::planner::topology::PcieClass::Sys))
+            .with_pair(0, 2, LinkClass::NvLink { lanes: 4, r#gen: 3 })
+            .with_pair(1, 2, LinkClass::Pcie(crate::planner::topology::PcieClass::Sys));
+        let best = &match_subsets(&Registry::builtin(), &live, &Options::default())[0];
+        assert_eq!(best.family.name, "nvlink-pair");
+        assert_eq!(best.found.placement, [0, 2]);
     }
 
     #[test]

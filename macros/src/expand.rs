@@ -23,10 +23,17 @@ pub(crate) fn manifest() -> Result<Manifest, String> {
 }
 
 pub(crate) fn families(folder: &LitStr) -> TokenStream {
-    let manifest = match manifest() {
-        Ok(m) => m,
-        Err(e) => return error(folder.span(), &e),
-    };
+    match manifest() {
+        Ok(manifest) => {
+            let changed = manifest.families.iter().filter_map(changed).collect();
+            print(&manifest, changed, folder)
+        }
+        Err(e) => error(folder.span(), &e),
+    }
+}
+
+/// The set, or one error for each fault of the build and each of `more`.
+fn print(manifest: &Manifest, more: Vec<String>, folder: &LitStr) -> TokenStream {
     if manifest.topologies != folder.value() {
         let text = format!(
             "build.rs compiled the descriptors of \"{}\", not of \"{}\": name the same folder in both",
@@ -35,13 +42,8 @@ pub(crate) fn families(folder: &LitStr) -> TokenStream {
         );
         return error(folder.span(), &text);
     }
-    let mut errors: Vec<TokenStream> = manifest.faults.iter().map(|f| error(folder.span(), &f.text)).collect();
-    errors.extend(
-        manifest
-            .families
-            .iter()
-            .filter_map(|f| changed(f).map(|text| error(folder.span(), &text))),
-    );
+    let faults = manifest.faults.iter().map(|f| f.text.clone()).chain(more);
+    let errors: Vec<TokenStream> = faults.map(|text| error(folder.span(), &text)).collect();
     if !errors.is_empty() {
         return quote!({ #(#errors;)* });
     }
@@ -56,7 +58,7 @@ pub(crate) fn families(folder: &LitStr) -> TokenStream {
         TokenStream::new()
     };
     let families = manifest.families.iter().map(family);
-    let build = build_info(&manifest);
+    let build = build_info(manifest);
     quote!({
         use ::topoforge::registry::{BuildInfo, Element, Family, FamilySet, Kernel, Memory, Partials, Protocol, PutPort, RankPorts, Variant};
         #externs
@@ -196,4 +198,64 @@ fn rank_ports(r: &RankPorts) -> TokenStream {
         quote!(PutPort { peer: #peer, region: #region })
     });
     quote!(RankPorts { program: #program, puts: &[#(#puts),*], gets: &[#(#gets),*], tables: &[#(#tables),*] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use topoforge_codegen::manifest::{FORMAT, FaultEntry};
+
+    fn faulty(faults: &[&str]) -> Manifest {
+        Manifest {
+            format: FORMAT,
+            version: "0".into(),
+            topologies: "topologies".into(),
+            host: false,
+            archs: vec![],
+            ptx: None,
+            left_out: vec![],
+            toolkits: vec![],
+            kernel_set: "0".into(),
+            kernels: vec![],
+            families: vec![],
+            faults: faults.iter().map(|f| FaultEntry { text: (*f).into() }).collect(),
+        }
+    }
+
+    fn folder(name: &str) -> LitStr {
+        LitStr::new(name, Span::call_site())
+    }
+
+    #[test]
+    fn every_fault_is_a_compile_error_that_begins_with_its_place() {
+        let texts = [
+            "topologies/x.ron:12:5: rank 9 is out of range",
+            "topologies/y.ron:1:1: empty",
+        ];
+        let tokens = print(
+            &faulty(&texts),
+            vec!["topologies/z.ron:1:1: changed".into()],
+            &folder("topologies"),
+        )
+        .to_string();
+        assert_eq!(tokens.matches("compile_error").count(), 3, "{tokens}");
+        for text in texts {
+            assert!(tokens.contains(&format!("(\"{text}")), "{tokens}");
+        }
+    }
+
+    #[test]
+    fn another_folder_than_the_build_scripts_is_an_error() {
+        let tokens = print(&faulty(&[]), vec![], &folder("elsewhere")).to_string();
+        assert!(tokens.contains("name the same folder in both"), "{tokens}");
+    }
+
+    #[test]
+    fn a_build_without_faults_is_a_set() {
+        let tokens = print(&faulty(&[]), vec![], &folder("topologies")).to_string();
+        assert!(
+            tokens.contains("static SET : FamilySet") && !tokens.contains("compile_error"),
+            "{tokens}"
+        );
+    }
 }

@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn near_names_are_offered_in_order_of_distance() {
         let known = ["nvlink-pair", "nvlink-quad", "pix-pair"].map(String::from);
-        assert_eq!(nearest("nvlink-pare", &known), ["`nvlink_pair`"]);
+        assert_eq!(nearest("nvlink-pare", &known), ["`nvlink_pair`", "`nvlink_quad`"]);
         assert_eq!(nearest("pix-pear", &known)[0], "`pix_pair`");
         assert!(nearest("cube", &known).is_empty());
     }

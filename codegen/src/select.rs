@@ -12,8 +12,8 @@ use topoforge_planner::schedule::{
 };
 use topoforge_planner::topology::Topology;
 
-/// Distinct kernels a family may have.
-pub const MAX_KERNELS: usize = 20;
+/// Distinct kernels a family may have: the first place of every size class, partials policy and protocol, and then some.
+pub const MAX_KERNELS: usize = 16;
 
 /// Largest class bound in which packets, which double the bytes, are listed beside sentinels.
 const PACKET_UP_TO: u64 = 16 << 10;
@@ -63,7 +63,9 @@ pub fn select(topology: &Topology) -> Selection {
             let bound = class.spec.most_bytes;
             for (baseline, list) in [(false, &class.shortlist), (true, &class.baseline)] {
                 for (position, ranked) in list.iter().enumerate() {
-                    for protocol in protocols(&ranked.schedule, bound, staged) {
+                    // A baseline is there to be compared with: one protocol does.
+                    let most = if baseline { 1 } else { usize::MAX };
+                    for protocol in protocols(&ranked.schedule, bound, staged).into_iter().take(most) {
                         let position = if baseline { 0 } else { position };
                         wanted.push(Wanted {
                             position,

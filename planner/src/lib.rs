@@ -1,4 +1,5 @@
 //! Planner.
 pub mod matching;
+pub mod picture;
 pub mod schedule;
 pub mod topology;

@@ -55,17 +55,65 @@ fn names_and_layouts_are_all_different() {
 }
 
 #[test]
-fn the_six_first_families_are_there() {
-    for (name, ranks) in [
-        ("nvlink-pair", 2),
-        ("pix-pair", 2),
-        ("no-peer-pair", 2),
-        ("nvlink-quad", 4),
-        ("pix-quad", 4),
-        ("mixed-8", 8),
-    ] {
-        assert_eq!(named(name).ranks, ranks, "{name}");
+fn the_families_that_are_promised_are_there() {
+    let promised: &[(usize, &[&str])] = &[
+        (
+            2,
+            &[
+                "nvlink-pair",
+                "pix-pair",
+                "pxb-pair",
+                "phb-pair",
+                "sys-pair",
+                "no-peer-pair",
+                "nvswitch-2",
+            ],
+        ),
+        (3, &["trio-one-bridge"]),
+        (
+            4,
+            &[
+                "nvlink-quad",
+                "nvlink-quad-mixed",
+                "pix-quad",
+                "pix-pairs-quad",
+                "bridge-pairs-quad",
+                "no-peer-quad",
+                "nvswitch-4",
+            ],
+        ),
+        (5, &["pcie-5"]),
+        (6, &["pcie-6-4plus2"]),
+        (7, &["pcie-7-4plus3"]),
+        (
+            8,
+            &[
+                "cube-mesh-8",
+                "mixed-8",
+                "pcie-8",
+                "pcie-8-4plus4",
+                "bridge-pairs-8",
+                "nvswitch-8",
+            ],
+        ),
+        (16, &["pcie-16"]),
+    ];
+    for (ranks, names) in promised {
+        for name in *names {
+            assert_eq!(named(name).ranks, *ranks, "{name}");
+        }
     }
+}
+
+#[test]
+fn machines_with_holes_have_them_where_their_comments_say() {
+    let mixed = named("nvlink-quad-mixed");
+    assert!(mixed.link(0, 3).is_none() && mixed.links.len() == 10 && !mixed.is_fully_peered());
+    let mesh = named("cube-mesh-8");
+    for rank in 0..8 {
+        assert_eq!(mesh.links.iter().filter(|l| l.from == rank).count(), 4, "rank {rank}");
+    }
+    assert_eq!(named("pcie-16").peer_degree_limit, Some(8));
 }
 
 #[test]

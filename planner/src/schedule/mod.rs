@@ -11,6 +11,7 @@ pub mod expression;
 pub mod generate;
 pub mod ir;
 pub mod plan;
+pub mod simulate;
 pub mod symmetry;
 pub mod verify;
 

@@ -1,6 +1,8 @@
 //! Topologies and a seeded generator that the schedule tests share.
 #![allow(dead_code)]
 
+pub mod interpreter;
+
 use topoforge_planner::topology::{LinkClass, PcieClass, Topology};
 
 /// SplitMix64: tests are seeded and give the same cases everywhere.

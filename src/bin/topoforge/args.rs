@@ -48,6 +48,10 @@ pub enum Command {
     Bench(BenchArgs),
     /// Say which family fits the live machine or a descriptor
     Match(MatchArgs),
+    /// Fingerprint the live machine, or read what other tools say about one
+    Probe(ProbeArgs),
+    /// Say in plain words which family fits, why the others do not, and what would have to change
+    Explain(ExplainArgs),
     /// Say what this build holds: architectures, toolkits, kernel set
     Version,
 }
@@ -198,6 +202,49 @@ impl LaunchArg {
             Self::Both => vec![Launch::Plain, Launch::Programmatic],
         }
     }
+}
+
+/// Which machine.
+#[derive(Debug, clap::Args)]
+pub struct Source {
+    /// Read this text instead of asking the live machine; - is stdin
+    #[arg(long, value_name = "FILE")]
+    pub from: Option<PathBuf>,
+    /// What the text is: output of `nvidia-smi topo -m` (smi) or `-p2p` (p2p), NCCL's topology file, a descriptor
+    #[arg(long, value_name = "KIND", default_value = "auto", requires = "from")]
+    pub input: InputArg,
+}
+
+/// What a text is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum InputArg {
+    /// Told from the text.
+    Auto,
+    /// `nvidia-smi topo -m`.
+    Smi,
+    /// `nvidia-smi topo -p2p`.
+    P2p,
+    /// `NCCL_TOPO_DUMP_FILE`.
+    NcclXml,
+    /// A descriptor.
+    Ron,
+}
+
+/// `topoforge probe`
+#[derive(Debug, clap::Args)]
+pub struct ProbeArgs {
+    #[command(flatten)]
+    pub source: Source,
+    /// Write a descriptor that compiles as it is
+    #[arg(long, value_name = "FILE.ron")]
+    pub save: Option<PathBuf>,
+}
+
+/// `topoforge explain`
+#[derive(Debug, clap::Args)]
+pub struct ExplainArgs {
+    #[command(flatten)]
+    pub source: Source,
 }
 
 /// [`Compare`] as clap knows it.

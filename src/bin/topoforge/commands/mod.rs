@@ -4,6 +4,7 @@
 
 pub mod bench;
 pub mod inventory;
+pub mod machine;
 pub mod matching;
 pub mod plan;
 pub mod qualify;

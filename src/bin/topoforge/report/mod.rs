@@ -5,6 +5,7 @@
 
 pub mod figures;
 pub mod inventory;
+pub mod machine;
 pub mod plans;
 pub mod proofs;
 mod table;

@@ -1,0 +1,234 @@
+//! `probe` and `explain`: what a machine is, live or read from a text, and which family fits it and why.
+//!
+//! A text that cannot be read safely is a fault of usage, with its line. Start at [`probe`].
+
+use crate::args::{ExplainArgs, InputArg, ProbeArgs, Source};
+use crate::failure::{Failure, Outcome};
+use crate::report::Output;
+use crate::report::machine::{BestMatch, ExplainReport, Explained, GpuLine, LinkLine, NicLine, ProbeReport};
+use std::io::Read;
+use std::path::Path;
+use topoforge::matching::{FamilyMatch, match_subsets};
+use topoforge::planner::matching::{Kind, Options, Reason};
+use topoforge::planner::topology::{Topology, to_ron};
+use topoforge::probe::import::{self, ImportedGpu, Input};
+use topoforge::registry::Registry;
+
+/// A machine from wherever.
+struct Machine {
+    source: &'static str,
+    level: String,
+    gpus: Vec<GpuLine>,
+    nics: Vec<NicLine>,
+    links: Vec<LinkLine>,
+    warnings: Vec<String>,
+    notes: Vec<String>,
+    topology: Topology,
+}
+
+/// `topoforge probe`
+pub fn probe(args: &ProbeArgs, output: &mut Output) -> Result<Outcome, Failure> {
+    let machine = machine(&args.source)?;
+    machine.warnings.iter().for_each(|w| output.warn(w));
+    let found = match_subsets(&Registry::builtin(), &machine.topology, &Options::default());
+    let best = found.first().filter(|m| m.is_feasible());
+    if let Some(path) = &args.save {
+        save(&machine, path)?;
+        output.note(&format!("wrote {}", path.display()));
+    }
+    output.emit(&ProbeReport {
+        source: machine.source,
+        level: machine.level,
+        gpus: machine.gpus,
+        nics: machine.nics,
+        links: machine.links,
+        warnings: machine.warnings,
+        notes: machine.notes,
+        fingerprint: format!("{:016x}", machine.topology.layout_fingerprint()),
+        best: BestMatch {
+            family: best.map(|m| m.family.name.to_owned()),
+            placement: best.map(|m| m.found.placement.clone()).unwrap_or_default(),
+            distance: best.and_then(|m| m.found.distance),
+            kind: best.map_or("infeasible", |m| kind(&m.found.kind)),
+            optimal: best.is_none_or(|m| m.found.optimal),
+        },
+    })?;
+    Ok(Outcome::Done)
+}
+
+/// `topoforge explain`
+pub fn explain(args: &ExplainArgs, output: &mut Output) -> Result<Outcome, Failure> {
+    let machine = machine(&args.source)?;
+    machine.warnings.iter().for_each(|w| output.warn(w));
+    let found = match_subsets(&Registry::builtin(), &machine.topology, &Options::default());
+    let best = found.first().filter(|m| m.is_feasible());
+    let taken = best.map(|m| m.found.distance.unwrap_or_default());
+    output.emit(&ExplainReport {
+        source: machine.source,
+        ranks: machine.topology.ranks,
+        best: best.map(|m| m.family.name.to_owned()),
+        families: (found.iter().enumerate())
+            .map(|(place, m)| explained(place, m, taken, machine.topology.ranks))
+            .collect(),
+    })?;
+    Ok(Outcome::Done)
+}
+
+const fn kind(kind: &Kind) -> &'static str {
+    match kind {
+        Kind::Exact => "exact",
+        Kind::Compatible => "compatible",
+        Kind::Degraded => "degraded",
+        Kind::Infeasible(_) => "infeasible",
+    }
+}
+
+fn explained(place: usize, m: &FamilyMatch, taken: Option<u32>, ranks: usize) -> Explained {
+    let mut words = Vec::new();
+    let mut changes = Vec::new();
+    if m.is_feasible() {
+        words.push(match (place, m.found.distance, taken) {
+            (0, ..) => "taken: no other family is nearer".to_owned(),
+            (_, Some(own), Some(best)) if own > best => format!("not taken: farther by {}", own - best),
+            _ => "not taken: as near, but fewer GPUs or later by name".to_owned(),
+        });
+        words.push(match m.found.kind {
+            Kind::Exact => "every link it uses is of the class it was compiled for".to_owned(),
+            Kind::Compatible => "every link it uses is there, of the same or a better class".to_owned(),
+            _ => {
+                "every link it uses is there, but some are of a worse class: it is served only if it qualifies and wins"
+                    .to_owned()
+            }
+        });
+        let map: Vec<String> = (m.found.placement.iter().enumerate())
+            .map(|(family, live)| format!("{family} on {live}"))
+            .collect();
+        words.push(format!("its ranks: {}", map.join(", ")));
+        if m.found.placement.len() < ranks {
+            words.push(format!(
+                "it takes {} of the {ranks} GPUs; the rest stays idle",
+                m.found.placement.len()
+            ));
+        }
+        if !m.left_out.is_empty() {
+            let n = m.left_out.len();
+            words.push(format!(
+                "{n} of its variants use links that are not there and are left out: {}",
+                m.left_out.join(", ")
+            ));
+        }
+        if !m.found.optimal {
+            words.push(format!(
+                "the search was cut short: a placement as near as {} may exist",
+                m.found.lower_bound
+            ));
+        }
+        changes.extend(m.found.changes.iter().map(ToString::to_string));
+    } else if let Kind::Infeasible(reason) = &m.found.kind {
+        words.push(format!("not taken: {reason}"));
+        changes.push(match reason {
+            Reason::RankCount { family, live } => {
+                format!("make {family} GPUs visible instead of {live} (CUDA_VISIBLE_DEVICES)")
+            }
+            Reason::NoLink { class, .. } => format!("the machine would need a link as good as {class} there"),
+            Reason::GaveUp { .. } => "raise the node limit of the search".to_owned(),
+            _ => "list existing GPUs, each once".to_owned(),
+        });
+    }
+    Explained {
+        family: m.family.name.to_owned(),
+        kind: kind(&m.found.kind),
+        distance: m.found.distance,
+        placement: m.found.placement.clone(),
+        words,
+        changes,
+    }
+}
+
+fn machine(source: &Source) -> Result<Machine, Failure> {
+    match &source.from {
+        Some(path) => imported(path, source.input),
+        None => live(),
+    }
+}
+
+fn live() -> Result<Machine, Failure> {
+    let live = topoforge::probe::probe().map_err(Failure::work)?;
+    let gpu = |g: &topoforge::probe::LiveGpu| {
+        GpuLine::from(&ImportedGpu {
+            index: g.ordinal,
+            name: Some(g.name.clone()),
+            uuid: Some(g.uuid.clone()),
+            pci: Some(g.pci.clone()),
+        })
+    };
+    Ok(Machine {
+        source: "live",
+        level: live.level.name().to_owned(),
+        gpus: live.gpus.iter().map(gpu).collect(),
+        nics: Vec::new(),
+        links: import::links_of(&live.topology).iter().map(LinkLine::from).collect(),
+        warnings: live.warnings,
+        notes: vec!["peer access is granted, not proven: `topoforge doctor` proves it".to_owned()],
+        topology: live.topology,
+    })
+}
+
+fn imported(path: &Path, input: InputArg) -> Result<Machine, Failure> {
+    let file = path.display().to_string();
+    let unreadable = |e: std::io::Error| Failure::usage(format!("cannot read {file}: {e}"));
+    let most = import::MAX_BYTES as u64 + 1;
+    let mut bytes = Vec::new();
+    if file == "-" {
+        std::io::stdin()
+            .lock()
+            .take(most)
+            .read_to_end(&mut bytes)
+            .map_err(unreadable)?;
+    } else {
+        let open = std::fs::File::open(path).map_err(unreadable)?;
+        open.take(most).read_to_end(&mut bytes).map_err(unreadable)?;
+    }
+    let read = import::import_bytes(&bytes, kind_of(input))
+        .map_err(|e| Failure::usage(format!("{file}:{}: {}", e.line, e.reason)))?;
+    Ok(Machine {
+        source: read.source.name(),
+        level: read.level,
+        gpus: read.gpus.iter().map(GpuLine::from).collect(),
+        nics: read.nics.iter().map(NicLine::from).collect(),
+        links: read.links.iter().map(LinkLine::from).collect(),
+        warnings: read.warnings,
+        notes: read.notes,
+        topology: read.topology,
+    })
+}
+
+/// A descriptor that compiles as it is: named after its file.
+fn save(machine: &Machine, path: &Path) -> Result<(), Failure> {
+    let stem = path
+        .file_stem()
+        .map(|s| s.to_string_lossy().to_lowercase())
+        .unwrap_or_default();
+    let letter = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let name: String = stem.chars().map(letter).take(48).collect();
+    let name = name.trim_matches('-');
+    let mut topology = machine.topology.clone();
+    topology.name = if name.is_empty() { "my-machine" } else { name }.to_owned();
+    let text = format!(
+        "// Written by `topoforge probe` ({}, {}).\n//\n// Found in: \n{}",
+        machine.source,
+        machine.level,
+        to_ron(&topology)
+    );
+    std::fs::write(path, text).map_err(|e| Failure::work(format!("cannot write {}: {e}", path.display())))
+}
+
+const fn kind_of(arg: InputArg) -> Option<Input> {
+    match arg {
+        InputArg::Auto => None,
+        InputArg::Smi => Some(Input::Smi),
+        InputArg::P2p => Some(Input::P2p),
+        InputArg::NcclXml => Some(Input::NcclXml),
+        InputArg::Ron => Some(Input::Ron),
+    }
+}

@@ -1,0 +1,218 @@
+//! Reports of a machine, live or read from a text: what it is, and which family fits it and why.
+//!
+//! Start at [`ProbeReport`] and [`ExplainReport`].
+
+use super::Report;
+use super::table::Table;
+use serde::Serialize;
+use std::fmt::Write;
+use topoforge::probe::import::{ImportedGpu, ImportedLink, ImportedNic};
+
+/// `topoforge probe`
+#[derive(Debug, Serialize)]
+pub struct ProbeReport {
+    /// `live`, `smi`, `p2p`, `nccl-xml` or `ron`.
+    pub source: &'static str,
+    /// Which facts there were, e.g. `nvml+sysfs+cuda` or `topo-m`.
+    pub level: String,
+    /// In the order of ranks.
+    pub gpus: Vec<GpuLine>,
+    /// In the order of the source.
+    pub nics: Vec<NicLine>,
+    /// Every pair once, the lower number first.
+    pub links: Vec<LinkLine>,
+    /// What contradicts itself or was guessed.
+    pub warnings: Vec<String>,
+    /// What the source does not say and was assumed.
+    pub notes: Vec<String>,
+    /// Of the layout; names and figures stay out.
+    pub fingerprint: String,
+    /// The nearest family.
+    #[serde(rename = "match")]
+    pub best: BestMatch,
+}
+
+/// One GPU.
+#[derive(Debug, Serialize)]
+pub struct GpuLine {
+    /// The number printed, or CUDA's.
+    pub index: usize,
+    /// E.g. `NVIDIA H200`.
+    pub name: Option<String>,
+    /// E.g. `GPU-…`.
+    pub uuid: Option<String>,
+    /// PCI address.
+    pub pci: Option<String>,
+}
+
+impl From<&ImportedGpu> for GpuLine {
+    fn from(gpu: &ImportedGpu) -> Self {
+        Self {
+            index: gpu.index,
+            name: gpu.name.clone(),
+            uuid: gpu.uuid.clone(),
+            pci: gpu.pci.clone(),
+        }
+    }
+}
+
+/// One network device.
+#[derive(Debug, Serialize)]
+pub struct NicLine {
+    /// As the source names it.
+    pub name: String,
+    /// The system's name.
+    pub device: Option<String>,
+    /// PCI address.
+    pub pci: Option<String>,
+    /// Class towards each GPU.
+    pub classes: Vec<Option<String>>,
+}
+
+impl From<&ImportedNic> for NicLine {
+    fn from(nic: &ImportedNic) -> Self {
+        Self {
+            name: nic.name.clone(),
+            device: nic.device.clone(),
+            pci: nic.pci.clone(),
+            classes: nic.classes.clone(),
+        }
+    }
+}
+
+/// One pair.
+#[derive(Debug, Serialize)]
+pub struct LinkLine {
+    /// The lower number.
+    pub a: usize,
+    /// The higher number.
+    pub b: usize,
+    /// The label as printed.
+    pub class: Option<String>,
+    /// Status of loads.
+    pub read: Option<String>,
+    /// Status of stores.
+    pub write: Option<String>,
+}
+
+impl From<&ImportedLink> for LinkLine {
+    fn from(link: &ImportedLink) -> Self {
+        Self {
+            a: link.a,
+            b: link.b,
+            class: link.class.clone(),
+            read: link.read.clone(),
+            write: link.write.clone(),
+        }
+    }
+}
+
+/// The nearest family, or that there is none.
+#[derive(Debug, Serialize)]
+pub struct BestMatch {
+    /// Its name; none where none fits.
+    pub family: Option<String>,
+    /// Which rank of the machine plays each of the family's.
+    pub placement: Vec<usize>,
+    /// Sum of class differences.
+    pub distance: Option<u32>,
+    /// `exact`, `compatible`, `degraded` or `infeasible`.
+    pub kind: &'static str,
+    /// No placement is nearer.
+    pub optimal: bool,
+}
+
+impl Report for ProbeReport {
+    fn text(&self) -> String {
+        let dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        let mut out = format!("{} GPUs ({}, {})\n", self.gpus.len(), self.source, self.level);
+        let mut table = Table::default().figure("GPU").text("name").text("uuid").text("pci");
+        for gpu in &self.gpus {
+            table.row([gpu.index.to_string(), dash(&gpu.name), dash(&gpu.uuid), dash(&gpu.pci)]);
+        }
+        out.push_str(&table.render(2));
+        if !self.links.is_empty() {
+            out.push('\n');
+            let mut table = (Table::default().text("link").text("class").text("read")).text("write");
+            for link in &self.links {
+                let ends = format!("{} - {}", link.a, link.b);
+                table.row([ends, dash(&link.class), dash(&link.read), dash(&link.write)]);
+            }
+            out.push_str(&table.render(2));
+        }
+        if !self.nics.is_empty() {
+            let names: Vec<&str> = self
+                .nics
+                .iter()
+                .map(|n| n.device.as_deref().unwrap_or(&n.name))
+                .collect();
+            let _ = writeln!(out, "\nNICs: {}", names.join(", "));
+        }
+        for note in &self.notes {
+            let _ = writeln!(out, "note: {note}");
+        }
+        let _ = writeln!(out, "\nfingerprint: {}", self.fingerprint);
+        let _ = match (&self.best.family, self.best.distance) {
+            (Some(family), Some(distance)) => writeln!(
+                out,
+                "match: {family}, {}, distance {distance}, placement {:?}{}",
+                self.best.kind,
+                self.best.placement,
+                if self.best.optimal { "" } else { ", not proven nearest" }
+            ),
+            _ => writeln!(out, "match: no compiled family fits (`topoforge explain` says why)"),
+        };
+        out
+    }
+}
+
+/// `topoforge explain`
+#[derive(Debug, Serialize)]
+pub struct ExplainReport {
+    /// As in [`ProbeReport`].
+    pub source: &'static str,
+    /// How many GPUs.
+    pub ranks: usize,
+    /// The family taken, if any.
+    #[serde(rename = "match")]
+    pub best: Option<String>,
+    /// All families, nearest first.
+    pub families: Vec<Explained>,
+}
+
+/// One family in words.
+#[derive(Debug, Serialize)]
+pub struct Explained {
+    /// Its name.
+    pub family: String,
+    /// `exact`, `compatible`, `degraded` or `infeasible`.
+    pub kind: &'static str,
+    /// Sum of class differences.
+    pub distance: Option<u32>,
+    /// Which rank of the machine plays each of the family's.
+    pub placement: Vec<usize>,
+    /// What this fit means, or why there is none.
+    pub words: Vec<String>,
+    /// What would have to change for it to fit exactly.
+    pub changes: Vec<String>,
+}
+
+impl Report for ExplainReport {
+    fn text(&self) -> String {
+        let mut out = match &self.best {
+            Some(family) => format!("{} GPUs ({}): {family} is taken.\n", self.ranks, self.source),
+            None => format!("{} GPUs ({}): no compiled family fits.\n", self.ranks, self.source),
+        };
+        for family in &self.families {
+            let distance = family.distance.map(|d| format!(", distance {d}")).unwrap_or_default();
+            let _ = writeln!(out, "\n{} ({}{distance})", family.family, family.kind);
+            for line in &family.words {
+                let _ = writeln!(out, "  {line}");
+            }
+            for change in &family.changes {
+                let _ = writeln!(out, "  to fit exactly: {change}");
+            }
+        }
+        out
+    }
+}

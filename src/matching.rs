@@ -7,6 +7,7 @@
 use crate::planner::matching::{Devices, Match, Options, Pattern, Use, place};
 use crate::planner::topology::{Topology, parse_descriptor};
 use crate::registry::{Family, Memory, Protocol, Registry, Variant};
+use std::cmp::Reverse;
 
 /// A family and how it fits.
 #[derive(Clone, Debug)]
@@ -68,7 +69,7 @@ pub fn match_subsets(registry: &Registry, live: &Topology, options: &Options) ->
         ..options.clone()
     };
     let mut some = match_families(registry, live, &options);
-    some.sort_by_key(|m| std::cmp::Reverse(m.found.placement.len()));
+    some.sort_by_key(|m| Reverse(m.found.placement.len()));
     if some.iter().any(FamilyMatch::is_feasible) {
         some
     } else {
@@ -76,11 +77,27 @@ pub fn match_subsets(registry: &Registry, live: &Topology, options: &Options) ->
     }
 }
 
-type Key<'a> = (u32, &'a str, &'a [usize], usize);
+type Key<'a> = (u32, bool, Reverse<usize>, &'a str, &'a [usize], usize);
 
+/// Nearest first; of two that are as near, a whole one, then the one that makes use of more of the machine's links.
 fn key(m: &FamilyMatch) -> Key<'_> {
     let distance = m.found.distance.unwrap_or(u32::MAX);
-    (distance, &m.found.family, &m.found.placement, m.found.index)
+    let mut links: Vec<(usize, usize)> = m
+        .family
+        .variants
+        .iter()
+        .flat_map(uses)
+        .map(|u| (u.from, u.to))
+        .collect();
+    links.sort_unstable();
+    links.dedup();
+    (
+        distance,
+        Reverse(links.len()),
+        &m.found.family,
+        &m.found.placement,
+        m.found.index,
+    )
 }
 
 /// The nearest placement for all variants, else for parts of them that still serve every size class.
@@ -193,6 +210,9 @@ mod tests {
     fn an_unknown_pair_takes_the_nearest_peer_family() {
         let live = Topology::new("live", 2).with_pair(0, 1, LinkClass::NvLink { lanes: 18, r#gen: 4 });
         let best = &match_families(&Registry::builtin(), &live, &Options::default())[0];
+        assert_eq!(best.family.name, "nvswitch-2");
+        let bridged = Topology::new("live", 2).with_pair(0, 1, LinkClass::NvLink { lanes: 4, r#gen: 3 });
+        let best = &match_families(&Registry::builtin(), &bridged, &Options::default())[0];
         assert_eq!(best.family.name, "nvlink-pair");
         assert!(best.is_feasible());
     }
@@ -216,10 +236,7 @@ mod tests {
 
     #[test]
     fn a_machine_without_a_family_of_its_size_gets_one_for_some_of_its_gpus() {
-        let live = Topology::new("live", 3)
-            .with_pair(0, 1, LinkClass::Pcie(crate::planner::topology::PcieClass::Sys))
-            .with_pair(0, 2, LinkClass::NvLink { lanes: 4, r#gen: 3 })
-            .with_pair(1, 2, LinkClass::Pcie(crate::planner::topology::PcieClass::Sys));
+        let live = Topology::new("live", 9).with_pair(0, 2, LinkClass::NvLink { lanes: 4, r#gen: 3 });
         let best = &match_subsets(&Registry::builtin(), &live, &Options::default())[0];
         assert_eq!(best.family.name, "nvlink-pair");
         assert_eq!(best.found.placement, [0, 2]);

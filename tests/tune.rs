@@ -71,7 +71,7 @@ fn the_fastest_proven_variant_of_the_class_is_selected_in_its_best_geometry() {
         .map(|r| (r.bytes, r.route.as_deref(), r.geometry))
         .collect();
     // flag is faster, but not on the small class's list; @host is not for machines with peer access.
-    let blocks = |blocks| Some(Geometry { blocks, threads: 64 });
+    let blocks = |blocks| Some(Geometry::new(blocks, 64));
     assert_eq!(names[0], (5 << 10, Some("one-shot/packet/f16"), blocks(5)));
     assert_eq!(names[1], (40 << 10, Some("one-shot/flag/f16"), blocks(16)));
     let row = &report.rows[0];

@@ -110,7 +110,8 @@ fn a_timeout_names_the_rank_that_never_came_and_the_collective_is_dead() {
                 Err(DeviceError::Timeout {
                     rank,
                     peer: Some(peer),
-                    stage: 0,
+                    // A late rank of a pull may still open before it learns that all is over.
+                    stage: 0 | 1,
                     ..
                 }) => {
                     assert!(
@@ -137,13 +138,15 @@ fn writes_behind_a_buffer_are_named() {
     for define in ["OVERRUN=0", "OVERRUN=130"] {
         let variant = one_shot(Protocol::Packet, 2, &[define]);
         match case.run(&mut executor(2, 0, Delivery::Eager), variant, None) {
-            Err(DeviceError::Misuse { reason }) => assert!(reason.contains("behind the output of rank 1"), "{reason}"),
+            Err(DeviceError::KernelFault { reason }) => {
+                assert!(reason.contains("behind the output of rank 1"), "{reason}")
+            }
             other => panic!("{other:?}"),
         }
     }
     let variant = one_shot(Protocol::Packet, 2, &["WILD"]);
     match case.run(&mut executor(2, 0, Delivery::Eager), variant, None) {
-        Err(DeviceError::Misuse { reason }) => {
+        Err(DeviceError::KernelFault { reason }) => {
             assert!(reason.contains("rank 1") && reason.contains("outside"), "{reason}")
         }
         other => panic!("{other:?}"),
@@ -165,7 +168,7 @@ fn a_run_out_of_steps_is_given_up_and_leaves_nothing_behind() {
     };
     for _ in 0..10 {
         match case.run(&mut exec, variant, None) {
-            Err(DeviceError::Misuse { reason }) => assert!(reason.contains("max_steps"), "{reason}"),
+            Err(DeviceError::KernelFault { reason }) => assert!(reason.contains("max_steps"), "{reason}"),
             other => panic!("{other:?}"),
         }
     }

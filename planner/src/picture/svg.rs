@@ -11,8 +11,10 @@ use std::fmt::Write as _;
 
 /// Width of the whole picture.
 const WIDTH: f64 = 1180.0;
-/// Side of the machine's panel.
+/// Height of the machine's panel.
 const MACHINE: f64 = 560.0;
+/// Its width: labels of arcs stick out at the sides.
+const MACHINE_WIDTH: f64 = 660.0;
 /// Side of a stage's panel.
 const PANEL: f64 = 290.0;
 /// Panels in a row.
@@ -44,13 +46,13 @@ pub fn svg(topology: &Topology, schedule: Option<&Schedule>) -> String {
     };
     text(&mut out, 20.0, 28.0, 20.0, "start", "#111", &title);
     let circle = Circle {
-        x: 20.0 + MACHINE / 2.0,
+        x: 20.0 + MACHINE_WIDTH / 2.0,
         y: 40.0 + MACHINE / 2.0,
         radius: 165.0,
         ranks: topology.ranks,
     };
     machine(&mut out, &circle, topology);
-    legend(&mut out, 20.0 + MACHINE + 30.0, 80.0, topology);
+    legend(&mut out, 20.0 + MACHINE_WIDTH + 30.0, 80.0, topology);
     if let Some(schedule) = schedule {
         for at in 0..drawn {
             let (column, row) = ((at % ROW) as f64, (at / ROW) as f64);
@@ -163,7 +165,7 @@ fn machine(out: &mut String, circle: &Circle, topology: &Topology) {
     sizes.dedup();
     for ((size, group), names) in &shared {
         let level = sizes.iter().position(|s| s == size).unwrap_or(0) as f64;
-        let radius = circle.radius + 30.0 + 26.0 * level;
+        let radius = circle.radius + 46.0 + 28.0 * level;
         arc(out, circle, group, radius, names);
     }
     links(out, circle, topology, 0.85);
@@ -192,14 +194,14 @@ fn arc(out: &mut String, circle: &Circle, group: &[Rank], radius: f64, names: &[
         if at > 0 {
             continue;
         }
-        let middle = f64::midpoint(first as f64, last as f64);
-        let (x, y) = circle.point(middle, radius + 9.0);
-        let anchor = match x - circle.x {
-            d if d > 20.0 => "start",
-            d if d < -20.0 => "end",
-            _ => "middle",
-        };
-        text(out, x, y + 4.0, 10.5, anchor, "#b02a4c", &common(names));
+        // On its arc, with a rim of white: beside it there may be another arc.
+        let (x, y) = circle.point(f64::midpoint(first as f64, last as f64), radius);
+        let _ = writeln!(
+            out,
+            "<g stroke=\"white\" stroke-width=\"5\" paint-order=\"stroke\" stroke-linejoin=\"round\">"
+        );
+        text(out, x, y + 4.0, 10.5, "middle", "#b02a4c", &common(names));
+        out.push_str("</g>\n");
     }
 }
 

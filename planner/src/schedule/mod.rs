@@ -4,6 +4,7 @@
 //! them, `cost` ranks what was accepted and `plan` strings these together. Nothing here knows about protocols'
 //! instructions or about CUDA. Start reading at [`ir::Schedule`], then [`verify::Verified`].
 
+pub mod bound;
 pub mod calibration;
 pub mod cost;
 pub mod edges;

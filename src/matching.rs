@@ -91,8 +91,10 @@ fn key(m: &FamilyMatch) -> Key<'_> {
         .collect();
     links.sort_unstable();
     links.dedup();
+    let partly = !m.left_out.is_empty();
     (
         distance,
+        partly,
         Reverse(links.len()),
         &m.found.family,
         &m.found.placement,

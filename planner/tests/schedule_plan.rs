@@ -239,3 +239,30 @@ fn verifying_sixty_four_ranks_takes_some_tens_of_milliseconds_at_most() {
         );
     }
 }
+
+#[test]
+fn every_size_has_a_plan_with_and_without_a_peer_limit_in_less_than_five_seconds() {
+    for ranks in (2..=16).chain([24, 32, 48, 60, 61, 63, 64]) {
+        for limit in [None, Some(8)] {
+            let mut topology = complete(ranks, PIX);
+            topology.peer_degree_limit = limit;
+            let at = Instant::now();
+            let found = default_plan(&topology);
+            let took = at.elapsed();
+            assert_eq!(
+                (found.policy, found.rejected.len()),
+                (EdgePolicy::Peer, 0),
+                "{ranks} ranks, {limit:?}"
+            );
+            assert!(
+                found.classes.iter().all(|c| c.shortlist.len() >= 2),
+                "{ranks} ranks, {limit:?}"
+            );
+            assert!(took < Duration::from_secs(5), "{ranks} ranks, {limit:?}: {took:?}");
+            println!(
+                "{ranks} ranks, {limit:?}: {took:?}, {}",
+                found.classes[1].shortlist[0].schedule.name
+            );
+        }
+    }
+}

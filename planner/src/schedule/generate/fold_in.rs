@@ -8,6 +8,9 @@ use super::{Candidate, placement};
 use crate::schedule::edges::Edges;
 use crate::schedule::ir::{Delivery, Rank, Schedule, Stage, Transfer, Value, ValueId, Values};
 
+/// `(lender, partner)`.
+type Lenders = Vec<(Rank, Rank)>;
+
 /// Beyond this many partners a grid has too many shapes to try each.
 const MOST_SHAPES: usize = 12;
 
@@ -45,7 +48,7 @@ pub(super) fn generate(edges: &Edges, most: usize) -> Vec<Candidate> {
 }
 
 /// Partners in ascending order, and `(lender, partner)`; the lenders are those with the cheapest edges to lend over.
-fn split(edges: &Edges, core: usize) -> Option<(Vec<Rank>, Vec<(Rank, Rank)>)> {
+fn split(edges: &Edges, core: usize) -> Option<(Vec<Rank>, Lenders)> {
     let n = edges.ranks();
     let two_way = |a: Rank, b: Rank| edges.allows(a, b, Delivery::Push) && edges.allows(b, a, Delivery::Push);
     let mut pairs: Vec<(f64, Rank, Rank)> = (0..n)

@@ -141,9 +141,9 @@ pub(super) fn directed(edges: &Edges) -> Option<Tree> {
         let (mut order, mut at) = (vec![0], 0);
         while at < order.len() {
             let here = order[at];
-            for to in 1..n {
-                if parent[to].is_none() && joined(here, to) {
-                    parent[to] = Some(here);
+            for (to, before) in parent.iter_mut().enumerate().skip(1) {
+                if before.is_none() && joined(here, to) {
+                    *before = Some(here);
                     order.push(to);
                 }
             }

@@ -53,7 +53,7 @@ fn print(manifest: &Manifest, more: Vec<String>, folder: &LitStr) -> TokenStream
         quote!(fn #symbol(thread: *mut ::core::ffi::c_void, params: *const ::core::ffi::c_void);)
     });
     let externs = if manifest.host {
-        quote!(unsafe extern "C" { #(#externs)* })
+        quote!(#[allow(unsafe_code)] unsafe extern "C" { #(#externs)* })
     } else {
         TokenStream::new()
     };

@@ -1,7 +1,7 @@
 //! Kernel launches: a whole parameter block, or a list of plain values.
 //!
 //! Nothing here checks addresses: a launch is as right as its arguments. That is why launching stays inside the crate.
-//! Start at [`block`].
+//! Start at `block`.
 
 use super::context::Context;
 use super::module::Function;
@@ -71,7 +71,7 @@ pub(crate) fn values(
     launch(stream, function, geometry, &mut arguments, geometry.launch)
 }
 
-/// As [`block`], on a stream that belongs to the caller of the library.
+/// As `block`, on a stream that belongs to the caller of the library.
 ///
 /// # Errors
 /// The driver refuses.

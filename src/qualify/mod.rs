@@ -2,7 +2,7 @@
 //!
 //! Everything runs through [`crate::device::Executor`], so the same checks hold on the host and on GPUs. It never times
 //! anything and never trusts a device for the reference. Start at [`check::qualify`]; `mix` and [`patterns`] say what
-//! goes in, [`reference`] and [`bound`] what must come out, [`controls`] proves that the checks catch faults.
+//! goes in, [`mod@reference`] and [`bound`] what must come out, [`mod@controls`] proves that the checks catch faults.
 
 pub mod bound;
 mod case;

@@ -1,6 +1,6 @@
 //! The schedule IR: stages of transfers over hash-consed values.
 //!
-//! It never says how bytes cross an edge (that is a protocol) and is not trusted until [`super::verify`] has accepted
+//! It never says how bytes cross an edge (that is a protocol) and is not trusted until [`mod@super::verify`] has accepted
 //! it. Start at [`Schedule`].
 
 use std::fmt;

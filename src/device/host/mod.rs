@@ -8,6 +8,7 @@
 mod chain;
 mod collective;
 mod faults;
+#[allow(unsafe_code, reason = "the border to compiled kernels and fibers")]
 mod ffi;
 mod layout;
 mod machine;

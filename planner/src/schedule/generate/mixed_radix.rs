@@ -5,7 +5,7 @@
 //! each the part that it will own. Scatter stages are undone by gather stages at the end, in reverse order.
 //!
 //! After stage `k` a rank's value depends on its coordinates beyond `k` only, and each line sums in the order of
-//! coordinates, so that all ranks end with one expression. Start at [`build`], then [`generate`].
+//! coordinates, so that all ranks end with one expression. Start at [`build`], then `generate`.
 
 use super::{Candidate, placement};
 use crate::schedule::edges::Edges;

@@ -1,6 +1,6 @@
 //! Candidate schedules for a topology.
 //!
-//! A generator is one file and one line in [`IDEAS`]. Generators only emit schedules whose edges exist, but nobody
+//! A generator is one file and one line in `IDEAS`. Generators only emit schedules whose edges exist, but nobody
 //! relies on it: the verifier looks at everything they make. They never rank across families. Start at [`generate`].
 
 mod cycles;

@@ -74,6 +74,7 @@ extern crate self as topoforge;
 mod builtin;
 pub mod comm;
 pub mod device;
+pub mod doctor;
 pub mod driver;
 pub mod matching;
 pub mod probe;

@@ -10,13 +10,16 @@ pub mod import;
 pub mod sysfs;
 
 use crate::device::DeviceError;
+use crate::doctor::cache;
+use crate::doctor::switches::Switches;
 use crate::driver::DriverError;
 use crate::driver::context::{Device, PairAttribute};
 use crate::driver::nvml::{Ancestor, Nvml, NvmlDevice, P2p, PciAddress};
+use crate::registry::Registry;
 use classify::{Evidence, Rank, link};
 use std::fmt;
 use sysfs::Sysfs;
-use topoforge_planner::topology::{MAX_RANKS, Topology};
+use topoforge_planner::topology::{Link, LinkClass, MAX_RANKS, Topology};
 
 /// A GPU as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -218,6 +221,14 @@ pub fn probe() -> Result<LiveTopology, ProbeError> {
         (false, false) => Level::Cuda,
     };
     let driver = nvml.and_then(|n| n.driver_version().ok());
+    if Switches::here().no_peer_access {
+        for link in &mut topology.links {
+            *link = Link::new(link.from, link.to, LinkClass::Host);
+        }
+        warnings.push("NCCL_P2P_DISABLE is on: no peer access is used".to_owned());
+    } else {
+        warnings.extend(vetoes(&mut topology, &gpus, driver.as_deref()));
+    }
     Ok(LiveTopology {
         topology,
         gpus,
@@ -252,6 +263,16 @@ fn performance_ranks(devices: &[Device]) -> Result<Vec<usize>, DriverError> {
         .into_iter()
         .map(|r| r.and_then(|r| levels.binary_search(&r).ok()).unwrap_or(0))
         .collect())
+}
+
+/// Takes away the edges that `doctor` has seen fail on this boot.
+fn vetoes(topology: &mut Topology, gpus: &[LiveGpu], driver: Option<&str>) -> Vec<String> {
+    let pci = gpus.iter().map(|g| g.pci.clone()).collect();
+    let key = cache::Key::here(driver.unwrap_or_default(), pci, Registry::builtin().kernel_set());
+    let kept = cache::folder()
+        .zip(key)
+        .and_then(|(folder, key)| cache::load(&folder, &key));
+    cache::veto(topology, &kept.unwrap_or_default())
 }
 
 /// Where both sources know, the farther counts.

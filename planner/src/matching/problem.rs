@@ -109,7 +109,9 @@ impl Problem {
     }
 
     fn table(&self, live: &Topology, (class, read, write): (LinkClass, bool, bool)) -> Vec<u32> {
-        let serves = |link: &Link| (link.read || !read) && (link.write || !write);
+        // Staging through host memory asks nothing of a peer link.
+        let staged = |link: &Link| class == LinkClass::Host && link.class.is_peer();
+        let serves = |link: &Link| staged(link) || (link.read || !read) && (link.write || !write);
         let one = |from, to| {
             let link = live.link(from, to).filter(|link| from != to && serves(link));
             link.and_then(|link| distance(class, link.class)).unwrap_or(BLOCKED)

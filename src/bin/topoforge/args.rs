@@ -52,6 +52,8 @@ pub enum Command {
     Probe(ProbeArgs),
     /// Say in plain words which family fits, why the others do not, and what would have to change
     Explain(ExplainArgs),
+    /// Find what stands in the way of peer access and prove every pair of GPUs
+    Doctor(DoctorArgs),
     /// Say what this build holds: architectures, toolkits, kernel set
     Version,
 }
@@ -245,6 +247,20 @@ pub struct ProbeArgs {
 pub struct ExplainArgs {
     #[command(flatten)]
     pub source: Source,
+}
+
+/// `topoforge doctor`
+#[derive(Debug, clap::Args)]
+pub struct DoctorArgs {
+    /// Test again, whatever was kept from an earlier run
+    #[arg(long)]
+    pub fresh: bool,
+    /// Seconds that the test of a pair may take before it is killed and called a hang
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub deadline: u64,
+    /// Test this pair in this very process and print its lines
+    #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 2, hide = true)]
+    pub pair: Option<Vec<usize>>,
 }
 
 /// [`Compare`] as clap knows it.

@@ -50,6 +50,7 @@ fn run(command: &Command, output: &mut Output) -> Result<Outcome, Failure> {
         Command::Match(args) => commands::matching::run(args, output),
         Command::Probe(args) => commands::machine::probe(args, output),
         Command::Explain(args) => commands::machine::explain(args, output),
+        Command::Doctor(args) => commands::doctor::run(args, output),
         Command::Qualify(args) => commands::qualify::run(args, output),
         Command::Tune(args) => commands::tune::run(args, output),
         Command::Bench(args) => commands::bench::run(args, output),

@@ -123,7 +123,7 @@ fn explained(place: usize, m: &FamilyMatch, taken: Option<u32>, ranks: usize) ->
                 m.found.lower_bound
             ));
         }
-        changes.extend(m.found.changes.iter().map(ToString::to_string));
+        changes.extend(grouped(m));
     } else if let Kind::Infeasible(reason) = &m.found.kind {
         words.push(format!("not taken: {reason}"));
         changes.push(match reason {
@@ -142,7 +142,25 @@ fn explained(place: usize, m: &FamilyMatch, taken: Option<u32>, ranks: usize) ->
         placement: m.found.placement.clone(),
         words,
         changes,
+        other_size: matches!(m.found.kind, Kind::Infeasible(Reason::RankCount { .. })),
     }
+}
+
+/// Differences of one kind in one line.
+fn grouped(m: &FamilyMatch) -> Vec<String> {
+    let mut groups: Vec<(String, String, usize, u32)> = Vec::new();
+    for change in &m.found.changes {
+        let (live, family) = (change.live.to_string(), change.family.to_string());
+        match groups.iter_mut().find(|g| (&g.0, &g.1) == (&live, &family)) {
+            Some(group) => (group.2, group.3) = (group.2 + 1, group.3 + change.distance),
+            None => groups.push((live, family, 1, change.distance)),
+        }
+    }
+    let line = |(live, family, links, distance)| match links {
+        1 => format!("1 link is {live} and would have to be {family} (distance {distance})"),
+        n => format!("{n} links are {live} and would have to be {family} (distance {distance})"),
+    };
+    groups.into_iter().map(line).collect()
 }
 
 fn machine(source: &Source) -> Result<Machine, Failure> {

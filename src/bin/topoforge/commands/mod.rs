@@ -3,6 +3,7 @@
 //! Nothing here writes to stdout or decides what is correct or fast. Start at the verb.
 
 pub mod bench;
+pub mod doctor;
 pub mod inventory;
 pub mod machine;
 pub mod matching;

@@ -195,6 +195,9 @@ pub struct Explained {
     pub words: Vec<String>,
     /// What would have to change for it to fit exactly.
     pub changes: Vec<String>,
+    /// It is for another number of GPUs; the words are the same for all of those.
+    #[serde(skip)]
+    pub other_size: bool,
 }
 
 impl Report for ExplainReport {
@@ -203,7 +206,8 @@ impl Report for ExplainReport {
             Some(family) => format!("{} GPUs ({}): {family} is taken.\n", self.ranks, self.source),
             None => format!("{} GPUs ({}): no compiled family fits.\n", self.ranks, self.source),
         };
-        for family in &self.families {
+        let (others, told): (Vec<_>, Vec<_>) = self.families.iter().partition(|f| f.other_size);
+        for family in told {
             let distance = family.distance.map(|d| format!(", distance {d}")).unwrap_or_default();
             let _ = writeln!(out, "\n{} ({}{distance})", family.family, family.kind);
             for line in &family.words {
@@ -212,6 +216,10 @@ impl Report for ExplainReport {
             for change in &family.changes {
                 let _ = writeln!(out, "  to fit exactly: {change}");
             }
+        }
+        if !others.is_empty() {
+            let names: Vec<&str> = others.iter().map(|f| f.family.as_str()).collect();
+            let _ = writeln!(out, "\nFor another number of GPUs: {}", names.join(", "));
         }
         out
     }

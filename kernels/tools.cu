@@ -60,3 +60,18 @@ extern "C" __global__ void tf_narrow_f32(const float *input, unsigned short *out
   for (tf_u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x)
     output[i] = static_cast<unsigned short>(tf_f16_of_f32(input[i]));
 }
+
+// A node that does nothing: what a launch costs.
+extern "C" __global__ void tf_nop(tf_u32 flags) { tf_enter_grid(flags); }
+
+// One word back and forth between two ranks: one-way latency is the time over twice the rounds. Bounded.
+extern "C" __global__ void tf_ping(tf_u32 *mine, tf_u32 *peer, tf_u32 rounds, tf_u32 first, tf_u64 deadline_ns) {
+  const TfThread t{};
+  const tf_u64 since = tf_clock_ns(t);
+  for (tf_u32 i = 1; i <= rounds; i++) {
+    if (first) tf_store_relaxed_u32(t, peer, i);
+    for (tf_u32 polls = 1; tf_load_relaxed_u32(t, mine) < i; polls++)
+      if (polls % 1024u == 0 && tf_clock_ns(t) - since > deadline_ns) return;
+    if (!first) tf_store_relaxed_u32(t, peer, i);
+  }
+}

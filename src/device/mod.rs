@@ -6,6 +6,7 @@
 
 pub mod abi;
 pub mod cuda;
+pub mod floor;
 #[cfg(feature = "host-executor")]
 pub mod host;
 
@@ -250,6 +251,24 @@ pub trait Executor {
     /// # Errors
     /// As [`Executor::run`].
     fn time(&mut self, candidates: &[Timed], sampling: &Sampling) -> Result<Vec<Vec<f64>>, DeviceError>;
+
+    /// Measures what launches, copies and words to a peer cost here, for these payloads and launch modes (those that the
+    /// device has).
+    ///
+    /// # Errors
+    /// [`DeviceError::Unavailable`] where times mean nothing.
+    fn floor(
+        &mut self,
+        _payloads: &[u64],
+        _launches: &[Launch],
+        _sampling: &Sampling,
+    ) -> Result<floor::Floor, DeviceError> {
+        let reason = format!(
+            "the {} executor has no floor: its times mean nothing",
+            self.device().kind
+        );
+        Err(DeviceError::Unavailable { reason })
+    }
 
     /// Whether a fault can be planted here.
     fn plants(&self, fault: Fault) -> bool;

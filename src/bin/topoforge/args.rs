@@ -40,12 +40,16 @@ pub enum Command {
     Devices,
     /// Plan a topology: candidates, how many verify, and the ranked shortlist
     Plan(PlanArgs),
+    /// Predict a call's timeline, stage by stage, and the most loaded link
+    Simulate(SimulateArgs),
     /// Prove every variant bit for bit
     Qualify(QualifyArgs),
     /// Choose the fastest proven route for each payload and write routes.ron
     Tune(TuneArgs),
     /// Time every proven variant over a sweep of payloads, without choosing
     Bench(BenchArgs),
+    /// Measure what launches, copies and a word to a peer cost on two GPUs
+    Floor(FloorArgs),
     /// Say which family fits the live machine or a descriptor
     Match(MatchArgs),
     /// Fingerprint the live machine, or read what other tools say about one
@@ -76,6 +80,32 @@ pub struct PlanArgs {
     /// Most schedules to keep for a size class [default: 8, as families are planned]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub shortlist: Option<u32>,
+    /// Draw the machine and a schedule's stages as SVG
+    #[arg(long, value_name = "FILE.svg")]
+    pub svg: Option<PathBuf>,
+    /// The same for Graphviz
+    #[arg(long, value_name = "FILE.dot")]
+    pub dot: Option<PathBuf>,
+    /// Which schedule to draw [default: the best one for the payload, or for the largest payloads]
+    #[arg(long, value_name = "SCHEDULE")]
+    pub draw: Option<String>,
+}
+
+/// `topoforge simulate`
+#[derive(Debug, clap::Args)]
+pub struct SimulateArgs {
+    /// A compiled family's name, or a descriptor file
+    #[arg(value_name = "FAMILY|FILE.ron")]
+    pub target: String,
+    /// Payload a rank, e.g. 5KiB
+    #[arg(long, value_parser = parse_size)]
+    pub payload: u64,
+    /// The type in which sums are rounded
+    #[arg(long, value_name = "f16|f32", default_value = "f16", value_parser = partials)]
+    pub partials: Partials,
+    /// Which schedule [default: the one predicted to be fastest]
+    #[arg(long, value_name = "SCHEDULE")]
+    pub schedule: Option<String>,
 }
 
 /// Where to run.
@@ -173,6 +203,19 @@ pub struct BenchArgs {
     pub launch: LaunchArg,
 }
 
+/// `topoforge floor`
+#[derive(Debug, clap::Args)]
+pub struct FloorArgs {
+    #[command(flatten)]
+    pub place: Where,
+    /// A family's name [default: the one that fits the devices]
+    #[arg(long, value_name = "NAME")]
+    pub family: Option<String>,
+    /// Payloads a rank [default: 1,5,10,25,40,80KiB]
+    #[arg(long, value_name = "LIST")]
+    pub payloads: Option<Payloads>,
+}
+
 /// `topoforge match`
 #[derive(Debug, clap::Args)]
 pub struct MatchArgs {
@@ -259,8 +302,8 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub deadline: u64,
     /// Test this pair in this very process and print its lines
-    #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 2, hide = true)]
-    pub pair: Option<Vec<usize>>,
+    #[arg(long, value_name = "A,B", value_parser = ends, hide = true)]
+    pub pair: Option<[usize; 2]>,
 }
 
 /// [`Compare`] as clap knows it.
@@ -282,6 +325,13 @@ impl From<CompareArg> for Compare {
             CompareArg::None => Self::None,
         }
     }
+}
+
+fn ends(text: &str) -> Result<[usize; 2], String> {
+    let number = |text: &str| text.parse::<usize>().ok();
+    let both = text.split_once(',').and_then(|(a, b)| Some([number(a)?, number(b)?]));
+    both.filter(|[a, b]| a != b)
+        .ok_or_else(|| format!("`{text}` names no two GPUs: write 0,1"))
 }
 
 fn partials(text: &str) -> Result<Partials, String> {

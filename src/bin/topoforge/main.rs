@@ -47,6 +47,7 @@ fn run(command: &Command, output: &mut Output) -> Result<Outcome, Failure> {
         Command::Devices => commands::inventory::devices(output),
         Command::Version => commands::inventory::version(output),
         Command::Plan(args) => commands::plan::run(args, output),
+        Command::Simulate(args) => commands::simulate::run(args, output),
         Command::Match(args) => commands::matching::run(args, output),
         Command::Probe(args) => commands::machine::probe(args, output),
         Command::Explain(args) => commands::machine::explain(args, output),
@@ -54,6 +55,7 @@ fn run(command: &Command, output: &mut Output) -> Result<Outcome, Failure> {
         Command::Qualify(args) => commands::qualify::run(args, output),
         Command::Tune(args) => commands::tune::run(args, output),
         Command::Bench(args) => commands::bench::run(args, output),
+        Command::Floor(args) => commands::floor::run(args, output),
     }
 }
 

@@ -14,6 +14,9 @@ use std::sync::Arc;
 /// Kernels of kernels/tools.cu on one device.
 pub(super) struct Tools {
     pub mix: Function,
+    pub copy: Function,
+    pub nop: Function,
+    pub ping: Function,
     pub gate: Function,
     pub delay: Function,
     pub widen: Function,
@@ -53,6 +56,9 @@ impl Gpu {
         let module = Module::load(&context, tools::images())?;
         let tools = Tools {
             mix: module.function("tf_mix")?,
+            copy: module.function("tf_copy")?,
+            nop: module.function("tf_nop")?,
+            ping: module.function("tf_ping")?,
             gate: module.function("tf_gate")?,
             delay: module.function("tf_delay")?,
             widen: module.function("tf_widen_f16")?,

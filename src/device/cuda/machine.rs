@@ -225,6 +225,14 @@ impl Machine {
         enqueued
     }
 
+    /// [`Machine::capture`] for what needs the machine itself.
+    pub fn capture_with(
+        &self,
+        enqueue: impl Fn(&Self) -> Result<(), DeviceError>,
+    ) -> Result<Vec<GraphExec>, DeviceError> {
+        self.capture(|| enqueue(self))
+    }
+
     /// Captures what `enqueue` enqueues on every rank's stream, one graph a rank, instantiated and uploaded.
     pub fn capture(&self, enqueue: impl FnOnce() -> Result<(), DeviceError>) -> Result<Vec<GraphExec>, DeviceError> {
         let mut begun = Ok(());

@@ -8,6 +8,7 @@
 mod chain;
 mod collective;
 mod comparator;
+mod floor;
 mod gpu;
 mod machine;
 mod nodes;
@@ -19,6 +20,7 @@ use super::{
     Chain, Comparator, DeviceError, DeviceInfo, Executor, Fault, Geometry, Launch, Outputs, PROGRAMMATIC_GRIDS,
     Preparation, Prepared, Sampling, Timed,
 };
+use crate::device::floor::Floor;
 use crate::registry::Variant;
 use collective::{Collective, Compiled, Work};
 use comparator::NcclAllReduce;
@@ -248,6 +250,13 @@ impl Executor for CudaExecutor {
                 Err(error)
             }
         }
+    }
+
+    fn floor(&mut self, payloads: &[u64], launches: &[Launch], sampling: &Sampling) -> Result<Floor, DeviceError> {
+        let programmatic = self.info.arch >= 90;
+        let kept = launches.iter().copied().filter(|l| programmatic || *l == Launch::Plain);
+        let launches: Vec<Launch> = kept.collect();
+        floor::measure(self.machine_mut()?, payloads, &launches, sampling)
     }
 
     /// [`Fault::FrozenCounter`] is surely caught only in chains with skew. The others are not of a kind that launch

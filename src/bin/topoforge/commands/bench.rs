@@ -25,7 +25,15 @@ pub fn run(args: &BenchArgs, output: &mut Output) -> Result<Outcome, Failure> {
     let family = setting.family;
     let report = bench(setting.executor(), family, &options, &mut |p| tell(output, p)).map_err(Failure::work)?;
     let timed = report.rows.iter().flat_map(|r| &r.figures).flatten().count();
-    output.emit(&BenchDocument::of(&report))?;
+    // Against the wire: only where times mean something.
+    let exec = setting.executor();
+    let floor = if exec.device().timed {
+        exec.floor(options.payloads.bytes(), &options.launches, &options.sampling)
+            .ok()
+    } else {
+        None
+    };
+    output.emit(&BenchDocument::of(&report, floor.as_ref()))?;
     Ok(if timed == 0 {
         Outcome::Failed("nothing could be timed: see what was left out".to_owned())
     } else {

@@ -4,10 +4,12 @@
 
 pub mod bench;
 pub mod doctor;
+pub mod floor;
 pub mod inventory;
 pub mod machine;
 pub mod matching;
 pub mod plan;
 pub mod qualify;
 mod setting;
+pub mod simulate;
 pub mod tune;

@@ -8,18 +8,17 @@ use crate::names;
 use crate::report::Output;
 use crate::report::plans::{PlanLine, PlanReport};
 use std::path::Path;
+use topoforge::planner::picture;
 use topoforge::planner::schedule::{
-    EdgePolicy, Protocol, Ranked, SizeClass, family_options, plan, plan_at, verify::declared, verify::replicated,
+    EdgePolicy, Edges, Plan, PlanOptions, Protocol, Ranked, Schedule, SizeClass, family_options, generate, plan,
+    plan_at, verify::declared, verify::replicated,
 };
+use topoforge::planner::topology::Topology;
 use topoforge::registry::{Partials, Registry};
 
 /// `topoforge plan`
 pub fn run(args: &PlanArgs, output: &mut Output) -> Result<Outcome, Failure> {
-    let topology = if names::is_file(&args.target) {
-        names::descriptor(Path::new(&args.target))?
-    } else {
-        names::topology(names::family(&Registry::builtin(), &args.target)?)?
-    };
+    let topology = target(&args.target)?;
     let width = match args.partials {
         Partials::F16 => 2,
         Partials::F32 => 4,
@@ -39,6 +38,7 @@ pub fn run(args: &PlanArgs, output: &mut Output) -> Result<Outcome, Failure> {
     for (name, error) in &found.rejected {
         output.note(&format!("{name} was refused: {error}"));
     }
+    draw(args, &topology, &found, &options)?;
     let over = match found.policy {
         EdgePolicy::Peer => "peer access",
         EdgePolicy::Host => "host memory",
@@ -61,6 +61,52 @@ pub fn run(args: &PlanArgs, output: &mut Output) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
+/// The topology of a family or of a descriptor file.
+pub(super) fn target(target: &str) -> Result<Topology, Failure> {
+    if names::is_file(target) {
+        return names::descriptor(Path::new(target));
+    }
+    names::topology(names::family(&Registry::builtin(), target)?)
+}
+
+/// A schedule by name, shortlisted or not; without a name the plan's best for its largest payloads.
+pub(super) fn pick(
+    name: Option<&str>,
+    topology: &Topology,
+    found: &Plan,
+    options: &PlanOptions,
+) -> Result<Option<Schedule>, Failure> {
+    let best = || found.classes.last().and_then(|c| c.shortlist.first());
+    let Some(name) = name else {
+        return Ok(best().map(|ranked| (*ranked.schedule).clone()));
+    };
+    let candidates = generate(&Edges::new(topology, found.policy), options.budget);
+    let made = candidates.into_iter().find(|c| c.schedule.name == name);
+    made.map(|c| Some(c.schedule)).ok_or_else(|| {
+        Failure::usage(format!(
+            "no schedule `{name}` is made for {}: `topoforge plan` lists the best",
+            topology.name
+        ))
+    })
+}
+
+fn draw(args: &PlanArgs, topology: &Topology, found: &Plan, options: &PlanOptions) -> Result<(), Failure> {
+    if args.svg.is_none() && args.dot.is_none() {
+        return Ok(());
+    }
+    let schedule = pick(args.draw.as_deref(), topology, found, options)?;
+    let write = |file: &Path, text: String| {
+        std::fs::write(file, text).map_err(|e| Failure::work(format!("cannot write {}: {e}", file.display())))
+    };
+    if let Some(file) = &args.svg {
+        write(file, picture::svg(topology, schedule.as_ref()))?;
+    }
+    if let Some(file) = &args.dot {
+        write(file, picture::dot(topology, schedule.as_ref()))?;
+    }
+    Ok(())
+}
+
 fn lines(class: &SizeClass) -> impl Iterator<Item = PlanLine> {
     class.shortlist.iter().map(|ranked: &Ranked| PlanLine {
         schedule: ranked.schedule.name.clone(),
@@ -77,7 +123,7 @@ fn lines(class: &SizeClass) -> impl Iterator<Item = PlanLine> {
 }
 
 /// The planner's protocols are ideas with a cost; what is compiled has names of its own.
-const fn protocol(protocol: Protocol) -> &'static str {
+pub(super) const fn protocol(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Packet => "packet",
         Protocol::Sentinel => "sentinel",

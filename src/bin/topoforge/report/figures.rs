@@ -8,6 +8,7 @@ use super::table::{Table, figure, size};
 use serde::Serialize;
 use std::fmt::Write;
 use topoforge::device::Sampling;
+use topoforge::device::floor::Floor;
 use topoforge::tune::{BenchReport, LeftOut, TuneReport};
 
 const EMULATION: &str = "EMULATION: these times mean nothing, and no routes file is written from them";
@@ -144,7 +145,7 @@ impl Report for TuneDocument {
                 figure(row.us),
                 row.comparator.clone().unwrap_or_else(dash),
                 figure(row.comparator_us),
-                row.ratio.map_or_else(dash, |r| format!("{r:.2}x")),
+                row.ratio.map_or_else(|| "-".to_owned(), |r| format!("{r:.2}x")),
                 self.verdict(row),
             ]);
         }
@@ -186,6 +187,8 @@ pub struct BenchDocument {
 struct BenchLine {
     bytes: u64,
     figures: Vec<Option<FigureCell>>,
+    /// See `topoforge floor`; of the fastest launch mode that was tried.
+    reference_us: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -196,7 +199,7 @@ struct FigureCell {
 
 impl BenchDocument {
     /// Of a finished sweep.
-    pub fn of(report: &BenchReport) -> Self {
+    pub fn of(report: &BenchReport, floor: Option<&Floor>) -> Self {
         let cell = |f: &topoforge::tune::Figure| FigureCell {
             us: f.us,
             geometry: f.geometry.map(|g| g.to_string()),
@@ -204,6 +207,13 @@ impl BenchDocument {
         let row = |r: &topoforge::tune::BenchRow| BenchLine {
             bytes: r.bytes,
             figures: r.figures.iter().map(|f| f.as_ref().map(cell)).collect(),
+            reference_us: floor.and_then(|floor| {
+                let all = floor
+                    .nodes
+                    .iter()
+                    .filter_map(|(launch, _)| floor.reference(r.bytes, *launch));
+                all.min_by(f64::total_cmp)
+            }),
         };
         Self {
             device: crate::device::spelled(&report.device),
@@ -233,13 +243,23 @@ impl Report for BenchDocument {
             let _ = writeln!(out, "  {:>2} = {name}", index + 1);
             table = table.figure((index + 1).to_string());
         }
+        let referenced = self.rows.iter().any(|r| r.reference_us.is_some());
+        if referenced {
+            table = table.figure("reference").figure("best");
+        }
         for row in &self.rows {
             let best = row.figures.iter().flatten().map(|f| f.us).fold(f64::INFINITY, f64::min);
             let cells = row.figures.iter().map(|f| match f {
                 Some(f) if f.us <= best => format!("*{:.2}", f.us),
                 f => figure(f.as_ref().map(|f| f.us)),
             });
-            table.row(std::iter::once(size(row.bytes)).chain(cells));
+            let reference = [
+                figure(row.reference_us),
+                row.reference_us
+                    .map_or_else(|| "-".to_owned(), |r| format!("{:.2}x", best / r)),
+            ];
+            let reference = reference.into_iter().filter(|_| referenced);
+            table.row(std::iter::once(size(row.bytes)).chain(cells).chain(reference));
         }
         out.push_str("\nMicroseconds a call, each variant in its best geometry; * is the fastest.\n");
         out.push_str(&table.render(0));

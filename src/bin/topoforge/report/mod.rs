@@ -5,10 +5,12 @@
 
 pub mod doctor;
 pub mod figures;
+pub mod floor;
 pub mod inventory;
 pub mod machine;
 pub mod plans;
 pub mod proofs;
+pub mod simulation;
 mod table;
 
 pub use inventory::long_version;

@@ -39,11 +39,21 @@ pub fn parse(text: &str) -> Vec<PairReport> {
     text.lines().filter_map(report).collect()
 }
 
+/// What came of a child.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tested {
+    /// Both directions.
+    pub reports: Vec<PairReport>,
+    /// The kernels spoke, or hung. A child that died says nothing that should be kept.
+    pub conclusive: bool,
+}
+
 /// Runs `command`, which prints the verdicts on `ends`, for at most `deadline`. A child that hangs is killed and both
 /// directions are hangs; one that dies gives refusals with its last words.
-pub fn run(mut command: Command, ends: [usize; 2], deadline: Duration) -> Vec<PairReport> {
-    let both = |verdict: Verdict, words: String| {
-        [(ends[0], ends[1]), (ends[1], ends[0])]
+pub fn run(mut command: Command, ends: [usize; 2], deadline: Duration) -> Tested {
+    let both = |verdict: Verdict, words: String| Tested {
+        conclusive: verdict == Verdict::Hang,
+        reports: [(ends[0], ends[1]), (ends[1], ends[0])]
             .map(|(from, to)| PairReport {
                 from,
                 to,
@@ -51,7 +61,7 @@ pub fn run(mut command: Command, ends: [usize; 2], deadline: Duration) -> Vec<Pa
                 read: Verdict::NotRun,
                 detail: vec![words.clone()],
             })
-            .to_vec()
+            .to_vec(),
     };
     let child = command
         .stdin(Stdio::null())
@@ -100,7 +110,10 @@ pub fn run(mut command: Command, ends: [usize; 2], deadline: Duration) -> Vec<Pa
     let reports = parse(&out.join().unwrap_or_default());
     let complete = reports.len() == 2 && reports.iter().all(|r| ends.contains(&r.from) && ends.contains(&r.to));
     if complete {
-        return reports;
+        return Tested {
+            reports,
+            conclusive: true,
+        };
     }
     let words = err.join().unwrap_or_default();
     let words = words.lines().last().unwrap_or("no words").to_owned();

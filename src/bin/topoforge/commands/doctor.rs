@@ -23,8 +23,8 @@ const ROUNDS: u32 = 16;
 /// `topoforge doctor`
 pub fn run(args: &DoctorArgs, output: &mut Output) -> Result<Outcome, Failure> {
     let registry = Registry::builtin();
-    if let Some(ends) = &args.pair {
-        return pair(&registry, [ends[0], ends[1]], args.deadline);
+    if let Some(ends) = args.pair {
+        return pair(&registry, ends, args.deadline);
     }
     let live = probe();
     let mut found = findings(&live, &registry);
@@ -70,6 +70,7 @@ fn pairs(
     }
     let program = std::env::current_exe().map_err(|e| Failure::work(format!("cannot start a test process: {e}")))?;
     let mut reports = Vec::new();
+    let mut conclusive = true;
     let n = live.gpus.len();
     for a in 0..n {
         for b in a + 1..n {
@@ -82,12 +83,14 @@ fn pairs(
                 "--deadline",
                 &args.deadline.to_string(),
             ]);
-            reports.extend(child::run(command, [a, b], Duration::from_secs(args.deadline)));
+            let tested = child::run(command, [a, b], Duration::from_secs(args.deadline));
+            conclusive &= tested.conclusive;
+            reports.extend(tested.reports);
         }
     }
     reports.sort_by_key(|r| (r.from, r.to));
-    if let Some((folder, key)) = &place
-        && let Err(e) = cache::store(folder, key, &reports)
+    if let Some((folder, key)) = place.filter(|_| conclusive)
+        && let Err(e) = cache::store(&folder, &key, &reports)
     {
         output.warn(&format!("the verdicts are not kept: {}: {e}", folder.display()));
     }

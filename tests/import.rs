@@ -243,3 +243,62 @@ fn judge(read: Result<Imported, ImportError>, case: &serde_json::Value) -> Resul
         Err(faults) => Err(format!("saves as a faulty descriptor: {}", faults[0])),
     }
 }
+
+/// A small, seeded cousin of the fuzz targets, for every build.
+#[test]
+fn mutated_fixtures_are_read_whole_or_refused_with_a_line_that_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/import");
+    let mut paths = Vec::new();
+    files(&root, &mut paths);
+    let mut state = 1_u64;
+    let mut below = |n: usize| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % n.max(1)
+    };
+    for path in paths {
+        let original = std::fs::read(&path).expect("readable");
+        for _ in 0..60 {
+            let mut bytes = original.clone();
+            for _ in 0..1 + below(4) {
+                let (at, len) = (below(bytes.len()), below(20));
+                match below(4) {
+                    0 => bytes.truncate(at),
+                    1 => drop(bytes.splice(at..(at + len).min(bytes.len()), [])),
+                    2 => drop(bytes.splice(at..at, *b"\nGPU1 SYS NV")),
+                    _ => bytes
+                        .get_mut(at)
+                        .into_iter()
+                        .for_each(|b| *b = b" \t\n<>X\"09N"[len % 10]),
+                }
+            }
+            let lines = bytes.iter().filter(|b| **b == b'\n').count() + 1;
+            match import_bytes(&bytes, None) {
+                Err(e) => assert!(
+                    (1..=lines).contains(&e.line) && !e.reason.contains('\n'),
+                    "{path:?}: {e}"
+                ),
+                Ok(read) => {
+                    let n = read.gpus.len();
+                    assert_eq!(read.links.len(), n * (n - 1) / 2, "{path:?}");
+                    assert_eq!(read.topology.links.len(), n * (n - 1), "{path:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn endless_lines_and_files_cost_little_and_are_refused() {
+    let row = format!("\tGPU0\tGPU1\nGPU0\t X {}\n", "SYS".repeat(1 << 20));
+    let started = std::time::Instant::now();
+    let error = import(&row, None).expect_err("too long");
+    assert!(error.line == 2 && error.reason.contains("bytes"), "{error}");
+    let many = "GPU0 GPU1\n".repeat(200_000);
+    assert!(import(&many, None).is_err());
+    let nested = format!("<system version=\"1\"><cpu>{}", "<pci>".repeat(500_000));
+    assert!(import(&nested, None).is_err());
+    assert!(import(&"x".repeat(topoforge::probe::import::MAX_BYTES + 1), None).is_err());
+    assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+}

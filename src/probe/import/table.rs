@@ -10,6 +10,8 @@ use topoforge_planner::topology::MAX_RANKS;
 
 /// Most rows and columns, NICs included.
 const MAX_COLUMNS: usize = 512;
+/// Longest line, in bytes: the widest table of 64 GPUs and their NICs stays far below.
+const MAX_LINE: usize = 64 << 10;
 /// Most lines a header or row may be wrapped over.
 const MAX_WRAPS: usize = 16;
 
@@ -72,7 +74,7 @@ impl Table {
 /// Whether the first row found is one of `-p2p`.
 pub(super) fn has_p2p_only(text: &str) -> bool {
     let mut p2p = false;
-    for raw in text.lines().take(4096) {
+    for raw in text.lines().take(4096).filter(|l| l.len() <= MAX_LINE) {
         let line = clean::line(raw);
         let Some((name, rest)) = row_start(&line, &[]) else {
             continue;
@@ -93,11 +95,16 @@ pub(super) fn has_p2p_only(text: &str) -> bool {
 pub(super) fn has_rows(text: &str) -> bool {
     text.lines()
         .take(4096)
+        .filter(|l| l.len() <= MAX_LINE)
         .any(|raw| row_start(&clean::line(raw), &[]).is_some())
 }
 
 /// All tables of a text, each whole.
 pub(super) fn scan(text: &str) -> Result<Vec<Table>, ImportError> {
+    if let Some(long) = text.lines().position(|l| l.len() > MAX_LINE) {
+        let reason = format!("the line has more than {MAX_LINE} bytes: no table has");
+        return Err(ImportError::new(long + 1, reason));
+    }
     let lines: Vec<String> = text.lines().map(clean::line).collect();
     let mut tables: Vec<Table> = Vec::new();
     let mut verb = None;
@@ -334,13 +341,18 @@ fn row_start(line: &str, names: &[Name]) -> Option<(Name, usize)> {
     None
 }
 
-/// The cell at the start of `text` and its length. A cell ends at a blank, at the next cell, or where digits are glued on.
+/// The cell at the start of `text` and its length. A cell ends at a blank, at what may be the next cell, or where digits are
+/// glued on. It looks no farther than that, so that a long line of glued cells costs no more than its length.
 fn cell(text: &str) -> Option<(String, usize)> {
+    let lanes = |text: &str| {
+        text.strip_prefix("NV")
+            .is_some_and(|d| d.starts_with(|c: char| c.is_ascii_digit()))
+    };
     let next_ok = |rest: &str| {
         rest.is_empty()
-            || rest.starts_with(char::is_whitespace)
-            || rest.starts_with(|c: char| c.is_ascii_digit())
-            || cell(rest).is_some()
+            || rest.starts_with(|c: char| c.is_whitespace() || c.is_ascii_digit())
+            || lanes(rest)
+            || WORDS.iter().any(|w| rest.starts_with(w))
     };
     if let Some(digits) = text.strip_prefix("NV") {
         let len = digits.bytes().take_while(u8::is_ascii_digit).count();

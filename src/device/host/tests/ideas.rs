@@ -1,0 +1,226 @@
+//! One schedule of every idea of the planner, on the machines that have a use for it, whether or not a built-in family
+//! compiles it: lowered, compiled in one go, and proven in every delivery.
+
+use crate::device::Geometry;
+use crate::device::host::{Delivery, HostExecutor, HostOptions, ffi};
+use crate::planner::schedule::verify::verify_on;
+use crate::planner::schedule::{EdgePolicy, Edges, generate};
+use crate::planner::topology::{LinkClass, PcieClass, Topology};
+use crate::qualify::{QualifyPlan, qualify};
+use crate::registry::{Element, Kernel, Memory, Partials, Protocol, PutPort, RankPorts, Variant};
+use std::path::Path;
+use std::process::Command;
+use topoforge_codegen::lower::{self, Lowered, lower};
+
+const PIX: LinkClass = LinkClass::Pcie(PcieClass::Pix);
+const SYS: LinkClass = LinkClass::Pcie(PcieClass::Sys);
+
+fn leak<T>(items: Vec<T>) -> &'static [T] {
+    Box::leak(items.into_boxed_slice())
+}
+
+fn text(text: String) -> &'static str {
+    Box::leak(text.into_boxed_str())
+}
+
+/// Two fully linked quads, and each rank linked to its twin.
+fn cube_mesh() -> Topology {
+    let mut mesh = Topology::new("mesh", 8)
+        .with_all_pairs(&[0, 1, 2, 3], PIX)
+        .with_all_pairs(&[4, 5, 6, 7], PIX);
+    for rank in 0..4 {
+        mesh = mesh.with_pair(rank, rank + 4, PIX);
+    }
+    mesh
+}
+
+fn islands(first: usize, second: usize) -> Topology {
+    let all: Vec<usize> = (0..first + second).collect();
+    Topology::new("islands", first + second)
+        .with_all_pairs(&all, SYS)
+        .with_all_pairs(&all[..first], PIX)
+        .with_all_pairs(&all[first..], PIX)
+}
+
+/// Machines, and the shapes that are taken from each.
+fn cases() -> Vec<(Topology, &'static [&'static str])> {
+    let path = Topology::new("path", 4)
+        .with_pair(0, 1, PIX)
+        .with_pair(1, 2, PIX)
+        .with_pair(2, 3, PIX);
+    let mut circle = Topology::new("circle", 3);
+    for rank in 0..3 {
+        circle = circle.with_link(crate::planner::topology::Link::new(rank, (rank + 1) % 3, PIX));
+    }
+    vec![
+        (path, &["tree-2", "one-shot-relay", "two-shot-relay"]),
+        (circle, &["tree-one-way", "ring"]),
+        (cube_mesh(), &["trees-disjoint-2", "two-shot-relay", "ring-both-ways"]),
+        (
+            islands(2, 1),
+            &["islands-scatter-2-1", "islands-exchange-2-1", "islands-leader-2-1"],
+        ),
+        (
+            islands(4, 3),
+            &[
+                "islands-scatter-4-3",
+                "fold-in-6-exchange-3s2r",
+                "fold-in-4-halving-2x2",
+                "ring",
+            ],
+        ),
+        (islands(2, 6), &["islands-scatter-2-6", "islands-leader-2-6"]),
+    ]
+}
+
+fn protocols() -> [(lower::Protocol, Protocol); 3] {
+    [
+        (lower::Protocol::Packet, Protocol::Packet),
+        (lower::Protocol::Sentinel, Protocol::Sentinel),
+        (lower::Protocol::Flag, Protocol::Flag),
+    ]
+}
+
+/// All texts as one, each in a namespace of its own, so that headers are read once.
+fn compile(texts: &[String]) -> std::path::PathBuf {
+    let mut source = String::from("#include \"packet.cuh\"\n#include \"sentinel.cuh\"\n#include \"flag.cuh\"\n");
+    for (at, text) in texts.iter().enumerate() {
+        let body: Vec<&str> = text.lines().filter(|l| !l.starts_with("#include")).collect();
+        source.push_str(&format!("namespace n{at} {{\n{}\n}}\n", body.join("\n")));
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let at = std::env::temp_dir().join(format!("topoforge-{}-ideas", std::process::id()));
+    let (file, library) = (at.with_extension("cpp"), at.with_extension("so"));
+    std::fs::write(&file, source).unwrap();
+    let status = Command::new("c++")
+        .args("-std=c++17 -O1 -fno-exceptions -fno-rtti -ffp-contract=off -fPIC -shared -w".split(' '))
+        .args(["-DTF_HOST", "-DTF_POLLS_BETWEEN_CHECKS=16"])
+        .arg("-I")
+        .arg(root.join("kernels"))
+        .arg(&file)
+        .arg("-o")
+        .arg(&library)
+        .status()
+        .unwrap();
+    assert!(status.success(), "generated texts do not compile");
+    std::fs::remove_file(file).unwrap();
+    library
+}
+
+fn variant(
+    name: String,
+    lowered: &Lowered,
+    (chunks, stages): (u32, u32),
+    (protocol, partials): (Protocol, Partials),
+    library: &Path,
+) -> &'static Variant {
+    let ports = |rank: &lower::RankPorts| RankPorts {
+        program: rank.program,
+        puts: leak(
+            rank.puts
+                .iter()
+                .map(|p| PutPort {
+                    peer: p.peer,
+                    region: p.region,
+                })
+                .collect(),
+        ),
+        gets: leak(rank.gets.clone()),
+        tables: leak(rank.tables.clone()),
+    };
+    let k = &lowered.kernel;
+    let kernel = Box::leak(Box::new(Kernel {
+        hash: text(k.hash.clone()),
+        symbol: text(k.symbol.clone()),
+        protocol,
+        puts: k.puts,
+        gets: k.gets,
+        inputs: k.inputs,
+        tables: k.tables,
+        images: &[],
+        host: Some(ffi::load_kernel(library, &k.symbol).unwrap()),
+    }));
+    Box::leak(Box::new(Variant {
+        name: text(name),
+        schedule: "any",
+        protocol,
+        memory: Memory::Peer,
+        element: Element::F16,
+        partials: leak(vec![partials]),
+        kernel,
+        chunks,
+        stages,
+        planes: lowered.planes,
+        ranks: leak(lowered.ranks.iter().map(ports).collect()),
+        expressions: leak(lowered.expressions.iter().map(|e| text(e.clone())).collect()),
+        expression_of: leak(lowered.expression_of.clone()),
+        classes: &[],
+    }))
+}
+
+#[test]
+fn every_idea_is_correct_in_every_protocol_and_delivery() {
+    let mut made: Vec<(String, Lowered, (u32, u32), (Protocol, Partials))> = Vec::new();
+    for (machine, shapes) in cases() {
+        let edges = Edges::new(&machine, EdgePolicy::Peer);
+        let candidates = generate(&edges, 2048);
+        for shape in shapes {
+            let found = candidates.iter().find(|c| c.shape == *shape);
+            let schedule = found
+                .unwrap_or_else(|| panic!("no {shape} on {}", machine.name))
+                .schedule
+                .clone();
+            let verified = verify_on(schedule, &edges, 2).expect("generated");
+            for (at, (wanted, protocol)) in protocols().into_iter().enumerate() {
+                // f32 partials in turn, so that each protocol sees both.
+                let wide = (made.len() / 3 + at) % 2 == 1;
+                let (policy, partials) = if wide {
+                    (lower::Partials::F32, Partials::F32)
+                } else {
+                    (lower::Partials::F16, Partials::F16)
+                };
+                let lowered = lower(&verified, wanted, policy, "").unwrap_or_else(|e| panic!("{e}"));
+                let name = format!("{}: {shape}/{protocol}/{partials}", machine.name);
+                let size = (verified.chunks, verified.stages.len() as u32);
+                made.push((name, lowered, size, (protocol, partials)));
+            }
+        }
+    }
+    let mut texts: Vec<String> = made.iter().map(|m| m.1.kernel.text.clone()).collect();
+    texts.sort();
+    texts.dedup();
+    let library = compile(&texts);
+    let mut wrong = Vec::new();
+    for (index, (name, lowered, size, kind)) in made.iter().enumerate() {
+        let variant = variant(name.clone(), lowered, *size, *kind, &library);
+        let plan = QualifyPlan {
+            rounds: 3,
+            calls: 3,
+            replays: 2,
+            payloads: vec![530, 130, 34],
+            geometries: vec![Geometry::new(2, 16), Geometry::new(1, 16)],
+            seeds: vec![1],
+            skews: vec![50_000],
+            memory: 64 << 20,
+        };
+        for delivery in Delivery::ALL {
+            let options = HostOptions {
+                seed: index as u64,
+                delivery,
+                ..HostOptions::default()
+            };
+            if let Err(refusal) = qualify(&mut HostExecutor::new(variant.ranks.len(), options), variant, &plan) {
+                wrong.push(format!("{delivery:?}: {refusal}"));
+            }
+        }
+    }
+    std::fs::remove_file(library).unwrap();
+    assert!(
+        wrong.is_empty(),
+        "{} of {}:\n{}",
+        wrong.len(),
+        3 * made.len(),
+        wrong.join("\n")
+    );
+    assert_eq!(made.len(), 51);
+}

@@ -122,6 +122,19 @@ fn only_gpus_are_gpus_and_slots_limit_them() {
 }
 
 #[test]
+fn nics_are_named_as_people_know_them() {
+    let folder = Folder::machine("nics");
+    let nic = "pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:04.0/0000:09:00.0";
+    folder.device(nic, &[("class", "0x020700\n"), ("vendor", "0x15b3\n")]);
+    for (kind, name) in [("infiniband", "mlx5_0"), ("net", "ib0")] {
+        std::fs::create_dir_all(folder.0.join("devices").join(nic).join(kind).join(name)).expect("a folder");
+    }
+    let sysfs = Sysfs::at(&folder.0);
+    assert_eq!(sysfs.nics(), [(at(9), "mlx5_0".to_owned())]);
+    assert_eq!(sysfs.ancestor(at(3), at(9)), Some(Ancestor::Single));
+}
+
+#[test]
 fn a_hidden_tree_is_not_known_rather_than_an_error() {
     let folder = Folder::new("hidden");
     let sysfs = Sysfs::at(&folder.0);

@@ -124,7 +124,7 @@ impl<E: Executor> PairLink for KernelLink<E> {
             specials: false,
             mode: Mode::Eager,
             // Each rank is late in turn, so that a wait is really waited.
-            skew: (round % 3 != 0).then_some((round as usize % 2, 50_000)),
+            skew: (!round.is_multiple_of(3)).then_some((round as usize % 2, 50_000)),
             in_place: false,
         };
         let mut outputs = self.executor.run(&chain)?;

@@ -65,7 +65,7 @@ impl PairLink for SimulatedLink {
         let slot = (way.calls % 2) as usize;
         way.calls += 1;
         let mut arrived = [Vec::new(), Vec::new()];
-        for receiver in 0..2 {
+        for (receiver, arrived) in arrived.iter_mut().enumerate() {
             let sender = 1 - receiver;
             let actor = if verb == Verb::Write { sender } else { receiver };
             let fault = self.fault.filter(|(rank, _)| *rank == actor).map(|(_, fault)| fault);
@@ -96,7 +96,7 @@ impl PairLink for SimulatedLink {
                     });
                 }
             }
-            arrived[receiver] = way.slots[receiver][slot][..data.len()].to_vec();
+            *arrived = way.slots[receiver][slot][..data.len()].to_vec();
         }
         Ok(arrived)
     }

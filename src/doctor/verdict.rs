@@ -180,11 +180,11 @@ pub fn judge(link: &mut dyn PairLink, ends: [usize; 2], rounds: u32) -> [PairRep
             let sent = [0, 1].map(|rank| pattern(rank, round, elements(round)));
             match link.exchange(path, round, [&sent[0], &sent[1]]) {
                 Ok(arrived) => {
-                    for receiver in 0..2 {
+                    for (receiver, arrived) in arrived.iter().enumerate() {
                         let sender = 1 - receiver;
                         // A push is the sender's act, a pull the receiver's.
                         let actor = if verb == Verb::Write { sender } else { receiver };
-                        let verdict = compare(&arrived[receiver], &sent[sender], &earlier[sender]);
+                        let verdict = compare(arrived, &sent[sender], &earlier[sender]);
                         if verdict.is_bad() && verdict > verdicts[actor] {
                             words[actor] = format!("{name}: {verdict} in round {round}");
                         }

@@ -38,6 +38,17 @@ pub struct LiveGpu {
     pub max_pcie: Option<(u32, u32)>,
 }
 
+/// A network device as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveNic {
+    /// E.g. `mlx5_0`.
+    pub name: String,
+    /// PCI address.
+    pub pci: String,
+    /// What is nearest above it and each GPU; `None` where nobody knows.
+    pub ancestors: Vec<Option<Ancestor>>,
+}
+
 /// Where the facts come from, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
@@ -76,6 +87,8 @@ pub struct LiveTopology {
     pub topology: Topology,
     /// In the order of CUDA ordinals.
     pub gpus: Vec<LiveGpu>,
+    /// As `/sys` shows them; none where it is hidden.
+    pub nics: Vec<LiveNic>,
     /// Where the facts come from.
     pub level: Level,
     /// CUDA version of the driver, e.g. 12040.
@@ -214,6 +227,18 @@ pub fn probe() -> Result<LiveTopology, ProbeError> {
         topology.numa = numa;
     }
     let known = |rank: &Rank| rank.pci.is_some_and(|at| sysfs.shows(at));
+    let nic = |(at, name): (PciAddress, String)| {
+        let PciAddress { domain, bus, device } = at;
+        LiveNic {
+            name,
+            pci: format!("{domain:04x}:{bus:02x}:{device:02x}.0"),
+            ancestors: ranks
+                .iter()
+                .map(|r| r.pci.and_then(|gpu| sysfs.ancestor(gpu, at)))
+                .collect(),
+        }
+    };
+    let nics = sysfs.nics().into_iter().map(nic).collect();
     let level = match (seen.iter().all(Option::is_some), ranks.iter().all(known)) {
         (true, true) => Level::NvmlSysfsCuda,
         (true, false) => Level::NvmlAndCuda,
@@ -232,6 +257,7 @@ pub fn probe() -> Result<LiveTopology, ProbeError> {
     Ok(LiveTopology {
         topology,
         gpus,
+        nics,
         level,
         cuda_version: Device::driver_version()?,
         driver,

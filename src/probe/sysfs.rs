@@ -52,6 +52,26 @@ impl Sysfs {
         found
     }
 
+    /// Network devices with the name people know them by: the RDMA device's, else the interface's. Sorted by address.
+    pub fn nics(&self) -> Vec<(PciAddress, String)> {
+        let entries = std::fs::read_dir(self.devices()).into_iter().flatten().flatten();
+        let mut found: Vec<(PciAddress, String)> = entries
+            .filter_map(|entry| {
+                let address = PciAddress::parse(&entry.file_name().to_string_lossy())?;
+                let class = std::fs::read_to_string(entry.path().join("class")).ok()?;
+                let network = class.trim().starts_with("0x02");
+                let first = |folder: &str| {
+                    let names = std::fs::read_dir(entry.path().join(folder)).ok()?.flatten();
+                    names.map(|n| n.file_name().to_string_lossy().into_owned()).min()
+                };
+                let name = first("infiniband").or_else(|| first("net"));
+                network.then(|| name.map(|name| (address, name))).flatten()
+            })
+            .collect();
+        found.sort();
+        found
+    }
+
     /// NUMA node of a device; `None` where nobody said, which the kernel writes as -1.
     pub fn numa(&self, device: PciAddress) -> Option<usize> {
         self.read(device, "numa_node")?.parse().ok()

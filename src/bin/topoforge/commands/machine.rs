@@ -184,12 +184,33 @@ fn live() -> Result<Machine, Failure> {
         source: "live",
         level: live.level.name().to_owned(),
         gpus: live.gpus.iter().map(gpu).collect(),
-        nics: Vec::new(),
+        nics: live.nics.iter().map(nic).collect(),
         links: import::links_of(&live.topology).iter().map(LinkLine::from).collect(),
         warnings: live.warnings,
         notes: vec!["peer access is granted, not proven: `topoforge doctor` proves it".to_owned()],
         topology: live.topology,
     })
+}
+
+fn nic(nic: &topoforge::probe::LiveNic) -> NicLine {
+    use topoforge::driver::nvml::Ancestor;
+    let label = |ancestor: &Ancestor| match ancestor {
+        Ancestor::Internal | Ancestor::Single => "PIX",
+        Ancestor::Multiple => "PXB",
+        Ancestor::HostBridge => "PHB",
+        Ancestor::Node => "NODE",
+        Ancestor::System => "SYS",
+    };
+    NicLine {
+        name: nic.name.clone(),
+        device: Some(nic.name.clone()),
+        pci: Some(nic.pci.clone()),
+        classes: nic
+            .ancestors
+            .iter()
+            .map(|a| a.as_ref().map(|a| label(a).to_owned()))
+            .collect(),
+    }
 }
 
 fn imported(path: &Path, input: InputArg) -> Result<Machine, Failure> {

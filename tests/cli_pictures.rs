@@ -84,3 +84,15 @@ fn schedules_that_are_not_made_are_refused() {
         &["no schedule `nonsense`"],
     );
 }
+
+#[test]
+fn a_machine_whose_peer_links_do_not_join_all_ranks_is_staged_and_says_so() {
+    let halves = scratch("halves.ron");
+    let text = r#"Topology(name: "halves", ranks: 4, links: [pair(0, 1, Pcie(Pix)), pair(2, 3, Pcie(Pix))])"#;
+    std::fs::write(&halves, text).expect("written");
+    let ran = run(&["plan", halves.to_str().expect("text")]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stdout.contains("4 ranks over host memory"), "{}", ran.stdout);
+    assert!(ran.stderr.contains("staged through host memory"), "{}", ran.stderr);
+    std::fs::remove_file(halves).expect("there");
+}

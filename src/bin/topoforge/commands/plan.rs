@@ -38,6 +38,9 @@ pub fn run(args: &PlanArgs, output: &mut Output) -> Result<Outcome, Failure> {
     for (name, error) in &found.rejected {
         output.note(&format!("{name} was refused: {error}"));
     }
+    if found.policy == EdgePolicy::Host && topology.links.iter().any(|l| l.class.is_peer()) {
+        output.note("peer links do not join all ranks, so every schedule is staged through host memory");
+    }
     draw(args, &topology, &found, &options)?;
     let over = match found.policy {
         EdgePolicy::Peer => "peer access",

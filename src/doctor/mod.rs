@@ -6,12 +6,13 @@
 //! change ([`cache`]). A pair that fails is vetoed: the live probe takes the edge away, so planning, matching and serving
 //! never see it.
 //!
-//! Not covered: several pairs at once (each pair runs both its directions at the same time), and what only copy engines
-//! do. Start at [`judge`], then [`system`] for the rest of the machine.
+//! Pairs are tested one by one, both directions at the same time; where all pass, disjoint pairs run again side by side.
+//! Not covered: one GPU talking to several at once, and what only copy engines do. Start at [`judge`], then [`system`] for the rest of the machine.
 
 pub mod cache;
 pub mod child;
 pub mod link;
+pub mod rounds;
 pub mod simulated;
 pub mod switches;
 pub mod system;

@@ -68,6 +68,8 @@
 //!
 //! One process, all-reduce with sum, f16 tensors with f16 or f32 partials, NVIDIA GPUs.
 
+#![deny(unsafe_code)]
+
 // `families!` names this crate from outside and from inside alike.
 extern crate self as topoforge;
 
@@ -75,6 +77,7 @@ mod builtin;
 pub mod comm;
 pub mod device;
 pub mod doctor;
+#[allow(unsafe_code, reason = "owner types over the driver's C functions")]
 pub mod driver;
 pub mod matching;
 pub mod probe;

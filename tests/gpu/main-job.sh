@@ -24,6 +24,7 @@ check() {
 }
 gpus=$("$bin" devices --json | python3 -c 'import json,sys; print(len(json.load(sys.stdin)["cuda"]))')
 echo "$gpus GPUs"
+check doctor "$bin" doctor
 check qualify-all "$bin" qualify --device cuda --family all --virtual
 check qualify-one-gpu "$bin" qualify --device cuda:0 --family all --virtual
 check controls-pair "$bin" qualify --device cuda --family nvlink-pair --virtual --controls
@@ -34,10 +35,14 @@ if [ "$gpus" -ge 2 ]; then
     check "bars-$partials" python3 "$(dirname "$0")/bars.py" "$out/tune-$partials-json.txt"
     cat "$out/tune-$partials.txt"
   done
-  check tune-staged "$bin" tune --device cuda:0,1 --family no-peer-pair --comparator nccl,pull
+  check tune-staged env NCCL_P2P_DISABLE=1 "$bin" tune --device cuda:0,1 --family no-peer-pair --comparator nccl
   cat "$out/tune-staged.txt"
-  check bench "$bin" bench --device cuda:0,1
-  cat "$out/bench.txt"
+  check floor "$bin" floor --device cuda:0,1
+  cat "$out/floor.txt"
+  for launch in plain programmatic; do
+    check "bench-$launch" "$bin" bench --device cuda:0,1 --launch "$launch" --to 4MiB
+    cat "$out/bench-$launch.txt"
+  done
 fi
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -15,6 +15,9 @@ use topoforge_codegen::lower::{self, Lowered, lower};
 const PIX: LinkClass = LinkClass::Pcie(PcieClass::Pix);
 const SYS: LinkClass = LinkClass::Pcie(PcieClass::Sys);
 
+/// Name, kernel, chunks and stages, protocol and partials.
+type Made = (String, Lowered, (u32, u32), (Protocol, Partials));
+
 fn leak<T>(items: Vec<T>) -> &'static [T] {
     Box::leak(items.into_boxed_slice())
 }
@@ -160,7 +163,7 @@ fn variant(
 
 #[test]
 fn every_idea_is_correct_in_every_protocol_and_delivery() {
-    let mut made: Vec<(String, Lowered, (u32, u32), (Protocol, Partials))> = Vec::new();
+    let mut made: Vec<Made> = Vec::new();
     for (machine, shapes) in cases() {
         let edges = Edges::new(&machine, EdgePolicy::Peer);
         let candidates = generate(&edges, 2048);

@@ -26,6 +26,16 @@ pub(super) fn read(text: &str) -> Result<Imported, ImportError> {
     let columns = table.gpus();
     let indices: Vec<usize> = columns.iter().filter_map(|&c| table.names[c].gpu).collect();
     let mut access = p2p::gather(&p2p)?;
+    let errors = text
+        .lines()
+        .map(clean::line)
+        .enumerate()
+        .filter(|(_, l)| clean::is_error(l));
+    for (at, line) in errors.take(3) {
+        access
+            .warnings
+            .push(format!("line {}, outside the table: {}", at + 1, clean::quote(&line)));
+    }
     if p2p.is_empty() {
         access.gpus.clone_from(&indices);
     } else if access.gpus != indices {

@@ -53,6 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         })?;
         for (rank, (stream, buffer)) in streams.iter().zip(&buffers).enumerate() {
             let got = stream.clone_dtoh(buffer)?;
+            communicators[rank].check()?;
             for i in 0..elements {
                 // Sixteenths below 64 are exact in f16, in any order.
                 let want: f32 = inputs.iter().map(|x| x[i].to_f32()).sum();

@@ -8,6 +8,7 @@ use topoforge::registry::{Protocol, Registry};
 fn family_names_one_of_the_built_in_set() {
     assert_eq!(family!(nvlink_pair).name, "nvlink-pair");
     assert_eq!(family!(mixed_8).variants[0].ranks.len(), 8);
+    assert_eq!(family!("mixed-8").name, "mixed-8");
 }
 
 #[test]

@@ -111,6 +111,11 @@ impl Forge {
                     images: Vec::new(),
                 });
             }
+            if selection.variants.is_empty() {
+                let why = selection.dropped.join("; ");
+                let why = if why.is_empty() { "no schedule serves it" } else { &why };
+                println!("cargo::warning={file}: the family has no variants: {why}");
+            }
             families.push(family(topology, file, path, text, selection));
         }
         families.sort_by(|a, b| a.name.cmp(&b.name));
@@ -181,7 +186,8 @@ impl Forge {
     fn read_descriptors(&self, crate_dir: &Path) -> Result<Descriptors, ForgeError> {
         let mut folders = vec![(crate_dir.join(&self.topologies), self.topologies.clone())];
         if let Some(list) = self.env.get(env::TOPOFORGE_TOPOLOGIES).filter(|_| self.tools) {
-            folders.extend(std::env::split_paths(list).map(|p| (p.clone(), p.display().to_string())));
+            let named = std::env::split_paths(list).filter(|p| !p.as_os_str().is_empty());
+            folders.extend(named.map(|p| (p.clone(), p.display().to_string())));
         }
         let mut read = Descriptors::default();
         for (folder, shown) in folders {
@@ -245,6 +251,10 @@ impl Forge {
             println!("cargo::warning=no nvcc found: the registry will hold no GPU code. {NVCC_ADVICE}");
             self.write_tools(out, &[])?;
             return Ok(None);
+        }
+        for toolkit in &toolkits {
+            // One that is replaced in place is another one.
+            println!("cargo::rerun-if-changed={}", toolkit.nvcc.display());
         }
         let wanted = Wanted::from_env(&self.env).map_err(ForgeError::Toolkit)?;
         let plan = plan_archs(&toolkits, &wanted);

@@ -4,7 +4,7 @@
 //! library, no exceptions, no run-time types: nothing of C++ is needed to link or to run. Start at [`compile`].
 
 use crate::env::Env;
-use crate::toolkit::{sha256, write_if_changed};
+use crate::toolkit::{sha256, unique, write_if_changed};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -89,7 +89,7 @@ pub fn compile(
         .map_err(|e| HostError::NoCompiler(e.to_string()))?;
     let identity = format!(
         "{}\n{}\n{headers_digest}\n{}",
-        tool.path().display(),
+        format_args!("{} {:?}", tool.path().display(), tool.args()),
         version(tool.path()),
         FLAGS.join(" ")
     );
@@ -111,9 +111,9 @@ pub fn compile(
             Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|i| jobs.get(i).zip(texts.get(i)))
         {
             let (symbol, source, object) = job;
-            if !object.exists() {
+            if !whole(object) {
                 write_if_changed(source, text.as_bytes()).map_err(HostError::Io)?;
-                compile_one(symbol, source, object, headers, tool.path())?;
+                compile_one(symbol, source, object, headers, &tool)?;
             }
         }
         Ok(())
@@ -140,9 +140,16 @@ pub fn compile(
 }
 
 /// Compiles next to the object and renames, so that an interrupted build leaves nothing half-made.
-fn compile_one(symbol: &str, source: &Path, object: &Path, headers: &Path, compiler: &Path) -> Result<(), HostError> {
-    let unfinished = object.with_extension(format!("{}.tmp", std::process::id()));
-    let mut command = Command::new(compiler);
+fn compile_one(
+    symbol: &str,
+    source: &Path,
+    object: &Path,
+    headers: &Path,
+    compiler: &cc::Tool,
+) -> Result<(), HostError> {
+    let unfinished = object.with_file_name(unique(".object-"));
+    // With the arguments that CXX or a cross target bring along.
+    let mut command = compiler.to_command();
     command
         .args(FLAGS)
         .arg("-I")
@@ -160,6 +167,11 @@ fn compile_one(symbol: &str, source: &Path, object: &Path, headers: &Path, compi
         });
     }
     fs::rename(&unfinished, object).map_err(HostError::Io)
+}
+
+/// Whether an object is there and not the empty file that a crash can leave.
+fn whole(object: &Path) -> bool {
+    fs::metadata(object).is_ok_and(|m| m.len() > 0)
 }
 
 fn version(compiler: &Path) -> String {

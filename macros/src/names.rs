@@ -4,20 +4,56 @@
 //! looked up in the caller's manifest. Start at [`family`].
 
 use crate::expand;
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use std::path::Path;
 use syn::parse::{Parse, ParseStream};
 use syn::{Ident, LitStr, Token};
+use topoforge_planner::topology::parse_descriptor;
 
-/// `name` or `SET, name`.
+/// `name`, `"name"`, `SET, name` or `SET, "name"`.
 pub(crate) struct Query {
     set: Option<syn::Path>,
-    name: Ident,
+    name: Name,
+}
+
+/// A family's name as written: an identifier, with `_` for `-`, or a text for names that are no identifiers.
+struct Name {
+    text: String,
+    span: Span,
+}
+
+impl Parse for Name {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        if input.peek(LitStr) {
+            let text: LitStr = input.parse()?;
+            return Ok(Self {
+                text: text.value(),
+                span: text.span(),
+            });
+        }
+        let name: Ident = input.parse()?;
+        Ok(Self::of(&name))
+    }
+}
+
+impl Name {
+    fn of(name: &Ident) -> Self {
+        Self {
+            text: name.to_string().replace('_', "-"),
+            span: name.span(),
+        }
+    }
 }
 
 impl Parse for Query {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        if input.peek(LitStr) {
+            return Ok(Self {
+                set: None,
+                name: input.parse()?,
+            });
+        }
         let first = syn::Path::parse_mod_style(input)?;
         if input.peek(Token![,]) {
             input.parse::<Token![,]>()?;
@@ -28,29 +64,30 @@ impl Parse for Query {
         }
         let name = first
             .get_ident()
-            .cloned()
+            .map(Name::of)
             .ok_or_else(|| syn::Error::new_spanned(&first, "expected a family's name, e.g. nvlink_pair"))?;
         Ok(Self { set: None, name })
     }
 }
 
 pub(crate) fn family(query: &Query) -> TokenStream {
-    let name = query.name.to_string().replace('_', "-");
+    let (name, span) = (&query.name.text, query.name.span);
     let known = match &query.set {
         None => own_names(),
+        // A set of another crate has no manifest here: it is looked up when the program runs.
         Some(_) => expand::manifest()
             .map(|m| m.families.into_iter().map(|f| f.name).collect())
             .unwrap_or_default(),
     };
-    if !known.contains(&name) {
-        let near = nearest(&name, &known);
+    if !known.is_empty() && !known.contains(name) {
+        let near = nearest(name, &known);
         let hint = if near.is_empty() {
             format!("known: {}", known.join(", "))
         } else {
             format!("did you mean {}?", near.join(" or "))
         };
-        let text = LitStr::new(&format!("no family `{name}`: {hint}"), query.name.span());
-        return quote_spanned!(query.name.span() => ::core::compile_error!(#text));
+        let text = LitStr::new(&format!("no family `{name}`: {hint}"), span);
+        return quote_spanned!(span => ::core::compile_error!(#text));
     }
     let set = match &query.set {
         Some(path) => quote!(#path),
@@ -64,7 +101,9 @@ fn own_names() -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries
         .filter(|e| e.path().extension().is_some_and(|x| x == "ron"))
-        .filter_map(|e| e.path().file_stem().map(|s| s.to_string_lossy().into_owned()))
+        .filter_map(|e| std::fs::read_to_string(e.path()).ok())
+        // By the name inside, which need not be the file's.
+        .filter_map(|text| parse_descriptor(&text, "").ok().map(|t| t.name))
         .collect();
     names.sort();
     names

@@ -143,7 +143,8 @@ impl Communicator {
     }
 
     /// Sums `src` over all ranks into `dst`, enqueued on this rank's stream. Allocates nothing and waits for nothing on
-    /// routes, so it may be captured into a graph. When one thread drives several ranks, wrap the ranks' calls in
+    /// routes, so it may be captured into a graph; the communicators of all ranks must outlive every such graph and every
+    /// call under way. A wait that runs past its deadline shows in the next call, or in [`Communicator::check`]. When one thread drives several ranks, wrap the ranks' calls in
     /// [`group`], as with NCCL.
     ///
     /// # Errors
@@ -165,6 +166,8 @@ impl Communicator {
                 ),
             });
         }
+        part.at_home(src.stream().context().ordinal())?;
+        part.at_home(dst.stream().context().ordinal())?;
         let count = src.len();
         let (from, _read) = src.device_ptr(part.stream());
         let (to, _written) = dst.device_ptr_mut(part.stream());
@@ -177,9 +180,23 @@ impl Communicator {
     /// As there.
     pub fn all_reduce_in_place<R: DevicePtrMut<f16>>(&self, buffer: &mut R, _op: &ReduceOp) -> Result<(), CommError> {
         let part = self.cuda()?;
+        part.at_home(buffer.stream().context().ordinal())?;
         let count = buffer.len();
         let (at, _written) = buffer.device_ptr_mut(part.stream());
         part.call(&self.dispatch, at, at, count)
+    }
+
+    /// Whether everything enqueued so far has ended in time, as far as it has ended: call it after synchronising, and
+    /// after replaying a graph, whose kernels can tell nobody else.
+    ///
+    /// # Errors
+    /// The timeout of any rank, with the peer that was missing. The communicator stays dead.
+    pub fn check(&self) -> Result<(), CommError> {
+        match &self.part {
+            Part::Cuda(part) => part.check(),
+            #[cfg(feature = "host-executor")]
+            Part::Host(_) => Ok(()),
+        }
     }
 
     /// Sums a slice over all ranks, in place, on the host executor. Waits for the other ranks.

@@ -7,6 +7,7 @@ use super::dispatch::{Dispatch, Range};
 use super::{Changed, CommError, Communicator, Options, Part, Site};
 use crate::device::cuda::CudaOptions;
 use crate::device::{Executor, Launch, Preparation, Prepared};
+use crate::doctor::switches::Switches;
 use crate::driver::nccl::Communicators;
 use crate::driver::user_stream::UserStream;
 use crate::qualify::QualifyPlan;
@@ -16,6 +17,7 @@ use crate::tune::{Compare, TuneOptions, tune};
 use cudarc::driver::CudaStream;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 pub(super) fn cuda(streams: &[Arc<CudaStream>], options: &Options) -> Result<Vec<Communicator>, CommError> {
@@ -37,10 +39,12 @@ pub(super) fn cuda(streams: &[Arc<CudaStream>], options: &Options) -> Result<Vec
     }
     // NCCL and its buffers before anything of ours can spin.
     let wants_nccl = options.comparators.contains(&Compare::Nccl);
-    let nccl = if wants_nccl {
-        Communicators::new(&devices).ok().map(Arc::new)
+    let nccl: Result<Arc<Communicators>, Arc<str>> = if wants_nccl {
+        Communicators::new(&devices)
+            .map(Arc::new)
+            .map_err(|e| e.to_string().into())
     } else {
-        None
+        Err("it was not among the comparators asked for".into())
     };
     let (routes, mut notes) = routes(&mut site, options)?;
     let ranges = ranges(&routes);
@@ -53,9 +57,16 @@ pub(super) fn cuda(streams: &[Arc<CudaStream>], options: &Options) -> Result<Vec
                 site.family.name, site.fit, site.placement
             ),
         );
+        if let Err(why) = &nccl {
+            notes.push(format!("no NCCL to fall back on: {why}"));
+        }
         notes.join("\n").into()
     };
-    let fallback = serving.iter().rposition(Option::is_some);
+    // Pieces are whole vectors.
+    let fallback = (0..serving.len())
+        .rev()
+        .find(|i| serving[*i].is_some() && ranges[*i].up_to >= 16);
+    let dead = Arc::new(AtomicBool::new(false));
     let placement = site.placement.clone();
     let executor = Arc::new(Mutex::new(site.executor));
     let mut communicators = Vec::new();
@@ -89,6 +100,7 @@ pub(super) fn cuda(streams: &[Arc<CudaStream>], options: &Options) -> Result<Vec
                 ranges: parts,
                 fallback,
                 nccl: nccl.clone().map(|n| (n, rank)),
+                dead: dead.clone(),
                 _executor: executor.clone(),
             }),
         });
@@ -100,6 +112,10 @@ pub(super) fn cuda(streams: &[Arc<CudaStream>], options: &Options) -> Result<Vec
 fn routes(site: &mut Site, options: &Options) -> Result<(Routes, Vec<String>), CommError> {
     let mut notes = Vec::new();
     let here = site.identity(options.partials);
+    if Switches::here().off {
+        notes.push("TOPOFORGE is off: the comparator serves everything".to_owned());
+        return Ok((Routes::empty(here), notes));
+    }
     if let Some(path) = options.routes.as_ref().filter(|p| p.exists()) {
         let mut read = Routes::read(path)?;
         let differences = read.identity().differences(&here);

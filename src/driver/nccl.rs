@@ -170,8 +170,18 @@ pub(crate) fn group<T, E>(calls: impl FnOnce() -> Result<T, E>, refused: impl Fn
     let Ok(nccl) = Nccl::open() else {
         return calls();
     };
+    /// Ends the group even if the calls panic: the thread would stay in it for ever.
+    struct Open(&'static Nccl);
+    impl Drop for Open {
+        fn drop(&mut self) {
+            let nccl = self.0;
+            let _ = call!(nccl.group_end());
+        }
+    }
     call!(nccl.group_start()).map_err(&refused)?;
+    let open = Open(nccl);
     let done = calls();
+    std::mem::forget(open);
     let end = call!(nccl.group_end()).map_err(refused);
     done.and_then(|value| end.map(|()| value))
 }

@@ -3,7 +3,7 @@
 use super::table::{Routes, Served};
 use crate::device::{Executor, Geometry};
 use crate::qualify::{QualifyPlan, Refusal, qualify};
-use crate::registry::{Family, Variant};
+use crate::registry::{Family, Protocol, Variant};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -51,7 +51,7 @@ pub fn requalify(
         let variant = family
             .variants
             .iter()
-            .find(|v| v.name == name && v.partials.contains(&partials));
+            .find(|v| v.name == name && v.partials.contains(&partials) && v.protocol != Protocol::Pull);
         let refusal = match variant {
             Some(variant) => match prove(exec, variant, &uses, plan) {
                 Ok(()) => continue,

@@ -3,7 +3,9 @@
 use super::error::RoutesError;
 use super::identity::Identity;
 use crate::device::Geometry;
+use crate::device::abi::MAX_THREADS;
 use crate::tune::TuneReport;
+use crate::tune::payloads::MAX_BYTES;
 use std::path::PathBuf;
 
 /// A rule table. The same table gives the same route for a size on every run.
@@ -129,13 +131,16 @@ impl Routes {
                     "size {up_to} after {previous}: sizes must rise and be whole elements"
                 ));
             }
+            if up_to > MAX_BYTES {
+                return Err(format!("size {up_to} is above 1 GiB, which no kernel is made for"));
+            }
             previous = up_to;
             if let Served::Variant {
                 name,
                 geometry: Geometry { blocks, threads, .. },
             } = &route.served
             {
-                if *blocks == 0 || *threads == 0 || threads % 32 != 0 || *threads > 1024 {
+                if *blocks == 0 || *threads == 0 || threads % 32 != 0 || *threads > MAX_THREADS {
                     return Err(format!(
                         "{name} up to {up_to} bytes: no launch has geometry {blocks}x{threads}"
                     ));

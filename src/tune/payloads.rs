@@ -168,6 +168,9 @@ fn split(text: &str) -> (&str, Option<u64>) {
     let text = text.trim();
     let lower = text.to_ascii_lowercase();
     for (unit, factor) in [
+        ("gib", 1 << 30),
+        ("gb", 1 << 30),
+        ("g", 1 << 30),
         ("kib", 1 << 10),
         ("kb", 1 << 10),
         ("k", 1 << 10),

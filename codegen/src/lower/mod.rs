@@ -146,6 +146,13 @@ pub enum LowerError {
         /// How many it needs.
         ports: usize,
     },
+    /// Tables name chunks in a byte.
+    TooManyChunks {
+        /// The schedule's name.
+        schedule: String,
+        /// How many it has.
+        chunks: u32,
+    },
     /// `pull` sums inputs only, in one stage and one chunk.
     NotPullable {
         /// The schedule's name.
@@ -167,6 +174,12 @@ impl fmt::Display for LowerError {
                 write!(
                     f,
                     "schedule {schedule} needs {ports} ports a rank, more than the {MAX_PORTS} a parameter block has room for"
+                )
+            }
+            Self::TooManyChunks { schedule, chunks } => {
+                write!(
+                    f,
+                    "schedule {schedule} has {chunks} chunks, more than the 256 that a table can name"
                 )
             }
             Self::NotPullable { schedule } => {
@@ -199,6 +212,12 @@ pub fn lower(
         return Err(LowerError::WrongProtocol {
             schedule: schedule.name.clone(),
             protocol,
+        });
+    }
+    if schedule.chunks > 256 {
+        return Err(LowerError::TooManyChunks {
+            schedule: schedule.name.clone(),
+            chunks: schedule.chunks,
         });
     }
     let pull = protocol == Protocol::Pull;

@@ -4,7 +4,9 @@
 //! renamed, which is atomic. A file whose content would not change is left alone, so that its time stands still and
 //! nothing that depends on it is built again.
 
+use std::collections::hash_map::RandomState;
 use std::fs;
+use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +17,9 @@ use super::sha256::Sha256;
 pub(crate) fn unique(prefix: &str) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let count = NEXT.fetch_add(1, Ordering::Relaxed);
-    format!("{prefix}{}-{count}", std::process::id())
+    // Two containers that share a folder may have equal process ids.
+    let salt = RandomState::new().build_hasher().finish();
+    format!("{prefix}{}-{count}-{salt:016x}", std::process::id())
 }
 
 /// Writes `data` to `path` in one step, unless it already holds just that. Says whether it wrote.

@@ -22,6 +22,7 @@ pub use archs::{ArchPlan, LeftOut, STANDARD_ARCHS, ToolkitBuild, Wanted, plan_ar
 pub use compile::{Compiler, Fatbin, Job};
 pub use discover::{Candidate, Discover};
 pub use error::{CompileError, ToolkitError};
+pub(crate) use files::unique;
 pub use files::{digest_folders, write_if_changed};
 pub use version::{parse_gpu_codes, parse_version};
 

@@ -46,6 +46,13 @@ impl Machine {
         if ranks == 0 || ranks > 64 {
             return misuse("an executor has 1 to 64 ranks");
         }
+        let blocking = std::env::var("CUDA_LAUNCH_BLOCKING").is_ok_and(|v| !matches!(v.as_str(), "" | "0"));
+        if blocking && ranks > 1 {
+            let reason = "CUDA_LAUNCH_BLOCKING makes each launch wait for its kernel, which waits for the next rank's launch: unset it";
+            return Err(DeviceError::Unavailable {
+                reason: reason.to_owned(),
+            });
+        }
         let ordinals: Vec<usize> = (0..ranks).map(|r| devices[r * devices.len() / ranks]).collect();
         let mut distinct = ordinals.clone();
         distinct.sort_unstable();

@@ -154,7 +154,10 @@ impl CudaExecutor {
     pub(crate) fn served(&self, id: Prepared, rank: usize) -> Result<ServedKernel, DeviceError> {
         let machine = self.machine()?;
         match &self.collective(id)?.work {
-            Work::Compiled(compiled) if rank < machine.ranks.len() => Ok(compiled.served(machine, rank)),
+            // A pull reads the inputs of that very call on all ranks, which one rank does not know.
+            Work::Compiled(compiled) if rank < machine.ranks.len() && compiled.variant.kernel.inputs == 0 => {
+                Ok(compiled.served(machine, rank))
+            }
             _ => Err(DeviceError::Misuse {
                 reason: format!("collective {} has no kernel for rank {rank}", id.0),
             }),
@@ -271,6 +274,11 @@ impl Executor for CudaExecutor {
 
 impl Drop for CudaExecutor {
     fn drop(&mut self) {
+        // A late rank may still store into another one's scratch; its waits are bounded, so this ends.
+        if let Some(machine) = self.machine.as_ref().filter(|m| !m.wedged()) {
+            // A dead context has nothing under way.
+            let _ = machine.synchronise();
+        }
         if self.machine.as_ref().is_some_and(Machine::wedged) {
             // Freeing would wait for a kernel that never ends.
             std::mem::forget(self.machine.take());

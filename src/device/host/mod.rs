@@ -167,7 +167,8 @@ impl Executor for HostExecutor {
     }
 
     fn prepare_comparator(&mut self, comparator: Comparator, _max_bytes: u64) -> Result<Prepared, DeviceError> {
-        let reason = format!("{comparator:?} runs on GPUs only: compare on the CUDA executor");
+        let Comparator::Nccl(_) = comparator;
+        let reason = "NCCL runs on GPUs only: compare on the CUDA executor".to_owned();
         Err(DeviceError::Unavailable { reason })
     }
 

@@ -64,7 +64,9 @@ pub struct Ready {
 impl Ready {
     /// Tells a cargo command where the compilers are; a variable that the user set is left as it is.
     pub fn hand_to(&self, command: &mut Command) {
-        if !self.ours {
+        // A single one in `.toolkit` is what the build script finds by itself; naming it would only make cargo run that
+        // script again whenever plain cargo and xtask take turns.
+        if !self.ours || self.toolkits.len() == 1 {
             return;
         }
         let paths = self.toolkits.iter().map(|toolkit| &toolkit.nvcc);
@@ -217,6 +219,15 @@ struct Fetched {
 }
 
 /// Runs a fetch in a folder of its own and moves the result into place in one step.
+/// A build script that found no nvcc does not watch for one that comes later: make cargo run it again.
+fn wake_build_script() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../build.rs");
+    if let Ok(file) = fs::File::options().append(true).open(script) {
+        // Then only the next build is as the last one was.
+        let _ = file.set_modified(std::time::SystemTime::now());
+    }
+}
+
 fn fetch(folder: &Path, how: fn(&Path) -> Done<Fetched>) -> Done {
     sweep(folder);
     let temporary = folder.join(format!(".fetch-{}", std::process::id()));
@@ -235,6 +246,7 @@ fn fetch(folder: &Path, how: fn(&Path) -> Done<Fetched>) -> Done {
     });
     let _ = fs::remove_dir_all(&temporary);
     let place = result?;
+    wake_build_script();
     eprintln!(
         "    {} ready in {:.1} s",
         place.display(),

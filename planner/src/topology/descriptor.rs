@@ -52,6 +52,8 @@ pub fn parse_descriptor(text: &str, file: &str) -> Result<Topology, Vec<Fault>> 
         );
     } else if let Some((at, c)) = text.char_indices().find(|&(_, c)| c.is_control() && !c.is_whitespace()) {
         faults.add(at, format!("control character {c:?}: expected text"));
+    } else if text.starts_with('\u{feff}') {
+        faults.add(0, "a byte order mark: save without a byte order mark, as plain UTF-8");
     } else if text.trim().is_empty() {
         faults.add(
             0,

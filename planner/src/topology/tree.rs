@@ -174,6 +174,10 @@ fn place(slice: &str, error: &ron::error::SpannedError) -> (usize, String) {
         .char_indices()
         .nth(error.span.start.col.saturating_sub(1));
     let at = columns.map_or(slice.len(), |(at, _)| start + at);
+    // The crate's own words are for programmers.
+    if error.code == ron::Error::ExceededRecursionLimit {
+        return (at, "nested deeper than a descriptor needs".into());
+    }
     (at, format!("not valid RON: {}", error.code))
 }
 

@@ -17,11 +17,12 @@ pub fn run(args: &BenchArgs, output: &mut Output) -> Result<Outcome, Failure> {
     }
     let payloads = Payloads::from_bytes(&sweep(args.from, args.to)).map_err(|e| Failure::usage(e.to_string()))?;
     let mut setting = Setting::open(&args.place, args.family.as_deref(), output)?;
+    let launches = setting.launches(args.launch)?;
     let mut options = setting.options(args.place.seed);
     options.payloads = payloads;
     options.partials = args.partials;
     options.comparators = vec![Compare::Nccl, Compare::Pull];
-    options.launches = args.launch.list();
+    options.launches = launches;
     let family = setting.family;
     let report = bench(setting.executor(), family, &options, &mut |p| tell(output, p)).map_err(Failure::work)?;
     let timed = report.rows.iter().flat_map(|r| &r.figures).flatten().count();

@@ -2,14 +2,14 @@
 //!
 //! The same for `tune` and `bench`. It measures nothing. Start at [`Setting::open`].
 
-use crate::args::Where;
+use crate::args::{LaunchArg, Where};
 use crate::device::{Place, Virtual, host, resolve};
 use crate::failure::Failure;
 use crate::names;
 use crate::report::Output;
 use topoforge::comm::{CommError, Site};
 use topoforge::device::cuda::CudaOptions;
-use topoforge::device::{DeviceInfo, Executor};
+use topoforge::device::{DeviceInfo, Executor, Launch};
 use topoforge::matching::match_families;
 use topoforge::planner::matching::{Devices, Options};
 use topoforge::probe::probe;
@@ -80,6 +80,19 @@ impl Setting {
         match &self.ranks {
             Ranks::Host(executor) => executor.device(),
             Ranks::Cuda(site) => site.executor.device(),
+        }
+    }
+
+    /// How its kernels may be launched.
+    ///
+    /// # Errors
+    /// Only programmatic launches were asked for, and the host has none.
+    pub fn launches(&self, asked: LaunchArg) -> Result<Vec<Launch>, Failure> {
+        match (&self.ranks, asked) {
+            (Ranks::Host(_), LaunchArg::Programmatic) => Err(Failure::usage(
+                "--launch programmatic: programmatic launches need a GPU of compute capability 9.0, not the host",
+            )),
+            _ => Ok(asked.list()),
         }
     }
 

@@ -26,6 +26,7 @@ pub fn run(args: &TuneArgs, output: &mut Output) -> Result<Outcome, Failure> {
         ));
     }
     let mut setting = Setting::open(&args.place, args.family.as_deref(), output)?;
+    let launches = setting.launches(args.launch)?;
     let device = setting.device();
     if let (Some(path), false) = (&args.out, device.timed) {
         return Err(Failure::work(format!(
@@ -42,7 +43,7 @@ pub fn run(args: &TuneArgs, output: &mut Output) -> Result<Outcome, Failure> {
     let mut options = setting.options(args.place.seed);
     options.payloads = payloads;
     options.partials = args.partials;
-    options.launches = args.launch.list();
+    options.launches = launches;
     options.comparators = comparator.into_iter().map(Into::into).collect();
     let family = setting.family;
     let report = tune(setting.executor(), family, &options, &mut |p| tell(output, p)).map_err(Failure::work)?;

@@ -44,19 +44,36 @@ pub fn is_file(target: &str) -> bool {
 /// The topology in a descriptor file; every fault of it at once.
 pub fn descriptor(path: &Path) -> Result<Topology, Failure> {
     let file = path.display().to_string();
-    let unreadable = |error: std::io::Error| Failure::usage(format!("cannot read {file}: {error}"));
-    let meta = std::fs::metadata(path).map_err(unreadable)?;
-    if !meta.is_file() {
-        return Err(Failure::usage(format!("cannot read {file}: it is no file")));
-    }
-    if meta.len() > MAX_BYTES as u64 {
-        let bytes = meta.len();
+    let bytes = length(path)?;
+    if bytes > MAX_BYTES as u64 {
         return Err(Failure::usage(format!(
             "{file}:1:1: the file has {bytes} bytes: expected a descriptor of at most {MAX_BYTES}"
         )));
     }
+    let unreadable = |error: std::io::Error| Failure::usage(format!("cannot read {file}: {error}"));
     let bytes = std::fs::read(path).map_err(unreadable)?;
     parse_descriptor_bytes(&bytes, &file).map_err(faults)
+}
+
+/// Bytes of a regular file. Anything else is refused before it is opened: a pipe that nobody writes to would hang.
+pub fn length(path: &Path) -> Result<u64, Failure> {
+    let file = path.display();
+    let meta = std::fs::metadata(path).map_err(|e| Failure::usage(format!("cannot read {file}: {e}")))?;
+    if meta.is_file() {
+        Ok(meta.len())
+    } else {
+        Err(Failure::usage(format!("cannot read {file}: it is no file")))
+    }
+}
+
+/// Whether a file of this name may be written: a new one, or over a regular one. Pipes and devices would hang or worse.
+pub fn writable(path: &Path) -> Result<(), Failure> {
+    let file = path.display();
+    match std::fs::metadata(path) {
+        _ if path == Path::new("-") => Err(Failure::usage("cannot write -: stdout is for the report, name a file")),
+        Ok(meta) if !meta.is_file() => Err(Failure::usage(format!("cannot write {file}: it is no file"))),
+        _ => Ok(()),
+    }
 }
 
 fn faults(faults: Vec<topoforge::planner::topology::Fault>) -> Failure {

@@ -18,6 +18,7 @@ use topoforge::registry::{Partials, Registry};
 
 /// `topoforge plan`
 pub fn run(args: &PlanArgs, output: &mut Output) -> Result<Outcome, Failure> {
+    drawings(args)?;
     let topology = target(&args.target)?;
     let width = match args.partials {
         Partials::F16 => 2,
@@ -57,11 +58,22 @@ pub fn run(args: &PlanArgs, output: &mut Output) -> Result<Outcome, Failure> {
         verified: found.verified,
         shortlist: found.classes.iter().flat_map(lines).collect(),
         title,
+        unserved: unserved(&topology),
     })?;
     if empty {
-        return Ok(Outcome::Failed(format!("no schedule serves {}", found.topology)));
+        return Ok(Outcome::Failed(unserved(&topology)));
     }
     Ok(Outcome::Done)
+}
+
+/// Why a plan is empty, as far as the topology tells.
+pub(super) fn unserved(topology: &Topology) -> String {
+    let why = if topology.ranks == 1 {
+        ": one rank needs no all-reduce"
+    } else {
+        ""
+    };
+    format!("no schedule serves {}{why}", topology.name)
 }
 
 /// The topology of a family or of a descriptor file.
@@ -91,6 +103,26 @@ pub(super) fn pick(
             topology.name
         ))
     })
+}
+
+/// Whether what is to be drawn has a place of its own to go to; asked before the planning, which may take long.
+fn drawings(args: &PlanArgs) -> Result<(), Failure> {
+    if args.draw.is_some() && args.svg.is_none() && args.dot.is_none() {
+        return Err(Failure::usage(
+            "--draw needs a file to draw into: --svg FILE.svg or --dot FILE.dot",
+        ));
+    }
+    for file in args.svg.iter().chain(&args.dot) {
+        names::writable(file)?;
+    }
+    // Two names of one file, as far as it can be told.
+    let same = |file: &Path| file.canonicalize().or_else(|_| std::path::absolute(file)).ok();
+    match (&args.svg, &args.dot) {
+        (Some(svg), Some(dot)) if svg == dot || (same(svg).is_some() && same(svg) == same(dot)) => Err(Failure::usage(
+            format!("--svg and --dot both name {}: name two files", svg.display()),
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn draw(args: &PlanArgs, topology: &Topology, found: &Plan, options: &PlanOptions) -> Result<(), Failure> {

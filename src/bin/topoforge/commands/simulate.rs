@@ -2,7 +2,7 @@
 //!
 //! It measures nothing: figures are predictions. Start at [`run`].
 
-use super::plan::{pick, protocol, target};
+use super::plan::{pick, protocol, target, unserved};
 use crate::args::SimulateArgs;
 use crate::failure::{Failure, Outcome};
 use crate::report::Output;
@@ -22,7 +22,7 @@ pub fn run(args: &SimulateArgs, output: &mut Output) -> Result<Outcome, Failure>
     let options = family_options(&topology, width);
     let found = plan_at(&topology, args.payload, &options);
     let Some(schedule) = pick(args.schedule.as_deref(), &topology, &found, &options)? else {
-        return Ok(Outcome::Failed(format!("no schedule serves {}", topology.name)));
+        return Ok(Outcome::Failed(unserved(&topology)));
     };
     let edges = Edges::new(&topology, found.policy);
     let (best, _) = Profile::of(&schedule, &edges, options.widths).best(args.payload);

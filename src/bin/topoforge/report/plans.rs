@@ -20,6 +20,8 @@ pub struct PlanReport {
     pub shortlist: Vec<PlanLine>,
     #[serde(skip)]
     pub title: String,
+    #[serde(skip)]
+    pub unserved: String,
 }
 
 /// A schedule on a shortlist.
@@ -47,7 +49,7 @@ impl Report for PlanReport {
     fn text(&self) -> String {
         let mut out = format!("{}\n", self.title);
         if self.shortlist.is_empty() {
-            out.push_str("no schedule serves this topology\n");
+            let _ = writeln!(out, "{}", self.unserved);
         }
         for lines in self.shortlist.chunk_by(|a, b| a.class == b.class) {
             let at = size(lines[0].bytes);

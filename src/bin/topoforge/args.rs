@@ -119,7 +119,7 @@ pub struct Where {
     #[arg(long = "virtual", value_name = "N", num_args = 0..=1, default_missing_value = "0")]
     pub virtual_ranks: Option<u32>,
     /// Seed of inputs and, on the host, of every scheduling choice
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed, allow_negative_numbers = true)]
     pub seed: u32,
 }
 
@@ -219,9 +219,9 @@ pub struct FloorArgs {
 /// `topoforge match`
 #[derive(Debug, clap::Args)]
 pub struct MatchArgs {
-    /// A descriptor file [default: the live machine]
-    #[arg(value_name = "FILE.ron")]
-    pub file: Option<PathBuf>,
+    /// A compiled family's name, or a descriptor file [default: the live machine]
+    #[arg(value_name = "FAMILY|FILE.ron")]
+    pub target: Option<String>,
     /// Pick the best GPUs for a smaller family instead of using all
     #[arg(long)]
     pub any: bool,
@@ -283,6 +283,9 @@ pub struct ProbeArgs {
     /// Write a descriptor that compiles as it is
     #[arg(long, value_name = "FILE.ron")]
     pub save: Option<PathBuf>,
+    /// Write over a file that probe did not write
+    #[arg(long, requires = "save")]
+    pub force: bool,
 }
 
 /// `topoforge explain`
@@ -332,6 +335,11 @@ fn ends(text: &str) -> Result<[usize; 2], String> {
     let both = text.split_once(',').and_then(|(a, b)| Some([number(a)?, number(b)?]));
     both.filter(|[a, b]| a != b)
         .ok_or_else(|| format!("`{text}` names no two GPUs: write 0,1"))
+}
+
+fn seed(text: &str) -> Result<u32, String> {
+    text.parse()
+        .map_err(|_| format!("`{text}` is no seed: write a whole number from 0 to {}", u32::MAX))
 }
 
 fn partials(text: &str) -> Result<Partials, String> {

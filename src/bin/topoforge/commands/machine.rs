@@ -4,6 +4,7 @@
 
 use crate::args::{ExplainArgs, InputArg, ProbeArgs, Source};
 use crate::failure::{Failure, Outcome};
+use crate::names;
 use crate::report::Output;
 use crate::report::machine::{BestMatch, ExplainReport, Explained, GpuLine, LinkLine, NicLine, ProbeReport};
 use std::io::Read;
@@ -28,14 +29,19 @@ struct Machine {
 
 /// `topoforge probe`
 pub fn probe(args: &ProbeArgs, output: &mut Output) -> Result<Outcome, Failure> {
+    if let Some(path) = &args.save {
+        savable(path, args.force)?;
+    }
     let machine = machine(&args.source)?;
     machine.warnings.iter().for_each(|w| output.warn(w));
-    let found = match_subsets(&Registry::builtin(), &machine.topology, &Options::default());
-    let best = found.first().filter(|m| m.is_feasible());
+    // A search for a family may take long and be interrupted: what was asked for is on disk by then.
     if let Some(path) = &args.save {
         save(&machine, path)?;
         output.note(&format!("wrote {}", path.display()));
     }
+    let found = match_subsets(&Registry::builtin(), &machine.topology, &Options::default());
+    let best = found.first().filter(|m| m.is_feasible());
+    let idle = best.map_or(0, |m| machine.topology.ranks.saturating_sub(m.found.placement.len()));
     output.emit(&ProbeReport {
         source: machine.source,
         level: machine.level,
@@ -51,6 +57,7 @@ pub fn probe(args: &ProbeArgs, output: &mut Output) -> Result<Outcome, Failure> 
             distance: best.and_then(|m| m.found.distance),
             kind: best.map_or("infeasible", |m| kind(&m.found.kind)),
             optimal: best.is_none_or(|m| m.found.optimal),
+            idle,
         },
     })?;
     Ok(Outcome::Done)
@@ -67,6 +74,7 @@ pub fn explain(args: &ExplainArgs, output: &mut Output) -> Result<Outcome, Failu
         source: machine.source,
         ranks: machine.topology.ranks,
         best: best.map(|m| m.family.name.to_owned()),
+        idle: best.map_or(0, |m| machine.topology.ranks.saturating_sub(m.found.placement.len())),
         families: (found.iter().enumerate())
             .map(|(place, m)| explained(place, m, taken, machine.topology.ranks))
             .collect(),
@@ -225,6 +233,7 @@ fn imported(path: &Path, input: InputArg) -> Result<Machine, Failure> {
             .read_to_end(&mut bytes)
             .map_err(unreadable)?;
     } else {
+        names::length(path)?;
         let open = std::fs::File::open(path).map_err(unreadable)?;
         open.take(most).read_to_end(&mut bytes).map_err(unreadable)?;
     }
@@ -242,6 +251,33 @@ fn imported(path: &Path, input: InputArg) -> Result<Machine, Failure> {
     })
 }
 
+/// How a file that `probe` wrote begins.
+const WRITTEN: &str = "// Written by `topoforge probe`";
+
+/// Whether the file may be written: a descriptor by its name, and nothing that somebody wrote by hand.
+fn savable(path: &Path, force: bool) -> Result<(), Failure> {
+    let file = path.display();
+    names::writable(path)?;
+    if path.extension().is_none_or(|end| end != "ron") {
+        return Err(Failure::usage(format!(
+            "--save {file}: a descriptor's name ends in .ron"
+        )));
+    }
+    if force || !path.exists() {
+        return Ok(());
+    }
+    let mut start = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|f| f.take(WRITTEN.len() as u64).read_to_end(&mut start))
+        .map_err(|e| Failure::usage(format!("cannot read {file}: {e}")))?;
+    if start == WRITTEN.as_bytes() {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "{file} exists and was not written by probe: name another file, or write over it with --force"
+    )))
+}
+
 /// A descriptor that compiles as it is: named after its file.
 fn save(machine: &Machine, path: &Path) -> Result<(), Failure> {
     let stem = path
@@ -254,7 +290,7 @@ fn save(machine: &Machine, path: &Path) -> Result<(), Failure> {
     let mut topology = machine.topology.clone();
     topology.name = if name.is_empty() { "my-machine" } else { name }.to_owned();
     let text = format!(
-        "// Written by `topoforge probe` ({}, {}).\n//\n// Found in: \n{}",
+        "{WRITTEN} ({}, {}).\n//\n// Found in: \n{}",
         machine.source,
         machine.level,
         to_ron(&topology)

@@ -2,12 +2,12 @@
 //!
 //! A match is a proposal: it must still qualify and win. Start at [`run`].
 
+use super::plan::target;
 use crate::args::MatchArgs;
 use crate::failure::{Failure, Outcome};
-use crate::names;
 use crate::report::Output;
 use crate::report::plans::{MatchLine, MatchReport};
-use topoforge::matching::{FamilyMatch, match_families};
+use topoforge::matching::{FamilyMatch, match_families, match_subsets};
 use topoforge::planner::matching::{Devices, Kind, Options};
 use topoforge::probe::probe;
 use topoforge::registry::Registry;
@@ -15,8 +15,8 @@ use topoforge::registry::Registry;
 /// `topoforge match`
 pub fn run(args: &MatchArgs, output: &mut Output) -> Result<Outcome, Failure> {
     let registry = Registry::builtin();
-    let (topology, level, gpus) = match &args.file {
-        Some(path) => (names::descriptor(path)?, "descriptor", Vec::new()),
+    let (topology, level, gpus) = match &args.target {
+        Some(text) => (target(text)?, "descriptor", Vec::new()),
         None => {
             let live = probe().map_err(Failure::work)?;
             for warning in &live.warnings {
@@ -50,10 +50,21 @@ pub fn run(args: &MatchArgs, output: &mut Output) -> Result<Outcome, Failure> {
     })?;
     Ok(match best {
         Some(_) => Outcome::Done,
-        None => Outcome::Failed(format!(
-            "no compiled family fits {}: describe it in a file of its own under topologies/ and rebuild",
-            topology.name
-        )),
+        None => {
+            let some = match_subsets(&registry, &topology, &options);
+            let some = some.first().filter(|m| m.is_feasible() && !args.any).map(|m| {
+                let taken = m.found.placement.len();
+                format!(
+                    "take {taken} of its {} ranks for {} with --any, or ",
+                    topology.ranks, m.family.name
+                )
+            });
+            Outcome::Failed(format!(
+                "no compiled family fits {}: {}describe it in a file of its own under topologies/ and rebuild",
+                topology.name,
+                some.unwrap_or_default()
+            ))
+        }
     })
 }
 

@@ -120,6 +120,8 @@ pub struct BestMatch {
     pub kind: &'static str,
     /// No placement is nearer.
     pub optimal: bool,
+    /// GPUs that the family leaves over.
+    pub idle: usize,
 }
 
 impl Report for ProbeReport {
@@ -155,14 +157,23 @@ impl Report for ProbeReport {
         let _ = match (&self.best.family, self.best.distance) {
             (Some(family), Some(distance)) => writeln!(
                 out,
-                "match: {family}, {}, distance {distance}, placement {:?}{}",
+                "match: {family}, {}, distance {distance}, placement {:?}{}{}",
                 self.best.kind,
                 self.best.placement,
+                taking(self.gpus.len(), self.best.idle),
                 if self.best.optimal { "" } else { ", not proven nearest" }
             ),
             _ => writeln!(out, "match: no compiled family fits (`topoforge explain` says why)"),
         };
         out
+    }
+}
+
+/// Says so where a family takes only some of the GPUs.
+fn taking(gpus: usize, idle: usize) -> String {
+    match idle {
+        0 => String::new(),
+        _ => format!(", on {} of {gpus} GPUs, {idle} idle", gpus.saturating_sub(idle)),
     }
 }
 
@@ -176,6 +187,8 @@ pub struct ExplainReport {
     /// The family taken, if any.
     #[serde(rename = "match")]
     pub best: Option<String>,
+    /// GPUs that the family taken leaves over.
+    pub idle: usize,
     /// All families, nearest first.
     pub families: Vec<Explained>,
 }
@@ -203,7 +216,10 @@ pub struct Explained {
 impl Report for ExplainReport {
     fn text(&self) -> String {
         let mut out = match &self.best {
-            Some(family) => format!("{} GPUs ({}): {family} is taken.\n", self.ranks, self.source),
+            Some(family) => {
+                let part = taking(self.ranks, self.idle);
+                format!("{} GPUs ({}): {family} is taken{part}.\n", self.ranks, self.source)
+            }
             None => format!("{} GPUs ({}): no compiled family fits.\n", self.ranks, self.source),
         };
         let (others, told): (Vec<_>, Vec<_>) = self.families.iter().partition(|f| f.other_size);

@@ -126,6 +126,117 @@ fn slips_on_the_command_line_are_explained() {
 }
 
 #[test]
+fn launches_and_seeds_that_cannot_be_are_refused() {
+    for verb in ["tune", "bench"] {
+        misused(
+            &[verb, "--device", "host", "--launch", "programmatic"],
+            &["compute capability 9.0"],
+        );
+    }
+    for seed in ["4294967296", "99999999999999999999", "-1", "many"] {
+        misused(
+            &["qualify", "--device", "host", "--seed", seed],
+            &["from 0 to 4294967295"],
+        );
+    }
+}
+
+#[test]
+fn drawings_need_a_file_each() {
+    misused(&["plan", "pix-pair", "--draw", "ring"], &["--svg", "--dot"]);
+    misused(&["plan", "pix-pair", "--svg", "-"], &["name a file"]);
+    misused(&["plan", "pix-pair", "--svg", "x", "--dot", "./x"], &["both name"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_that_nobody_uses_is_refused_and_not_waited_for() {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pipe.ron");
+    let _ = std::fs::remove_file(&path);
+    let made = std::process::Command::new("mkfifo")
+        .arg(&path)
+        .status()
+        .expect("mkfifo");
+    assert!(made.success());
+    let pipe = path.to_str().expect("text");
+    for line in [
+        &["probe", "--from", pipe][..],
+        &["explain", "--from", pipe],
+        &["plan", pipe],
+        &["plan", "pix-pair", "--svg", pipe],
+        &["plan", "pix-pair", "--dot", pipe],
+        &["probe", "--from", "nowhere", "--save", pipe, "--force"],
+    ] {
+        misused(line, &["it is no file"]);
+    }
+}
+
+#[test]
+fn probe_writes_over_nothing_but_its_own() {
+    let machine = file(
+        "wide.ron",
+        r#"Topology(name: "wide", ranks: 2, links: [pair(0, 1, Pcie(Pix))])"#,
+    );
+    let machine = machine.to_str().expect("text");
+    let own = file("by-hand.ron", "// my own notes\n");
+    let path = own.to_str().expect("text");
+    misused(&["probe", "--from", machine, "--save", path], &["--force"]);
+    assert_eq!(std::fs::read_to_string(&own).expect("kept"), "// my own notes\n");
+    for more in [&["--force"][..], &[]] {
+        let line = [&["probe", "--from", machine, "--save", path], more].concat();
+        assert_eq!(run(&line).code, 0);
+    }
+    misused(&["probe", "--from", machine, "--save", "notes.txt"], &[".ron"]);
+}
+
+#[test]
+fn a_family_that_leaves_a_gpu_idle_is_told_by_all() {
+    let nine = file(
+        "nine.ron",
+        &format!(
+            "Topology(name: \"nine\", ranks: 9, links: [{}])",
+            (0..9)
+                .flat_map(|a| (a + 1..9).map(move |b| format!("pair({a}, {b}, NvLink(lanes: 4, gen: 3)), ")))
+                .collect::<String>()
+        ),
+    );
+    let nine = nine.to_str().expect("text");
+    let failed = run(&["match", nine]);
+    assert_eq!(failed.code, 1);
+    assert!(
+        failed.stderr.contains("8 of its 9 ranks") && failed.stderr.contains("--any"),
+        "{}",
+        failed.stderr
+    );
+    for verb in ["probe", "explain"] {
+        let told = run(&[verb, "--from", nine]).stdout;
+        assert!(told.contains("on 8 of 9 GPUs, 1 idle"), "{told}");
+    }
+    assert_eq!(
+        run(&["match", "pix-pair"]).code,
+        0,
+        "a family's name is a topology as well"
+    );
+}
+
+#[test]
+fn what_is_no_plain_text_is_told_in_plain_words() {
+    let marked = file("marked.ron", "\u{feff}Topology(name: \"a\", ranks: 1, links: [])");
+    misused(
+        &["plan", marked.to_str().expect("text")],
+        &["marked.ron:1:1: ", "save without a byte order mark"],
+    );
+    let deep = file("deep.ron", &"[".repeat(5000));
+    misused(
+        &["plan", deep.to_str().expect("text")],
+        &["nested deeper than a descriptor needs"],
+    );
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("binary");
+    std::fs::write(&path, b"\x7fELF\x02\0\0 xgmi \xff\n").expect("writable");
+    misused(&["probe", "--from", path.to_str().expect("text")], &["not text"]);
+}
+
+#[test]
 fn cuda_without_a_gpu_is_a_reason_and_not_a_panic() {
     for line in [
         &["qualify", "--device", "cuda"][..],
@@ -170,7 +281,9 @@ fn a_machine_that_no_schedule_serves_has_no_plan() {
     let ran = run(&["plan", lone.to_str().expect("text"), "--json"]);
     assert_eq!(ran.code, 1);
     assert_eq!(ran.document()["shortlist"], serde_json::json!([]));
-    assert!(ran.stderr.contains("no schedule serves lone"), "{}", ran.stderr);
+    let why = "no schedule serves lone: one rank needs no all-reduce";
+    assert!(ran.stderr.contains(why), "{}", ran.stderr);
+    assert!(run(&["plan", lone.to_str().expect("text")]).stdout.contains(why));
 }
 
 #[test]

@@ -172,7 +172,8 @@ pub fn import(text: &str, input: Option<Input>) -> Result<Imported, ImportError>
     }
 }
 
-/// [`import`] of bytes: what is not UTF-8 is replaced, as terminals' escape bytes get damaged on the way.
+/// [`import`] of bytes: what is not UTF-8 is replaced, as terminals' escape bytes get damaged on the way. Bytes that cannot
+/// be read even so are told to be no text.
 ///
 /// # Errors
 /// As [`import`].
@@ -181,7 +182,24 @@ pub fn import_bytes(bytes: &[u8], input: Option<Input>) -> Result<Imported, Impo
     if utf16 {
         return Err(ImportError::new(1, "the text is UTF-16: save it as UTF-8"));
     }
-    import(&String::from_utf8_lossy(bytes), input)
+    import(&String::from_utf8_lossy(bytes), input).map_err(|error| match binary(bytes) {
+        // What a reader makes of such bytes would mislead.
+        Some(at) => {
+            let line = 1 + bytes[..at].iter().filter(|&&b| b == b'\n').count();
+            ImportError::new(line, format!("not text: byte {at} is {:#04x}", bytes[at]))
+        }
+        None => error,
+    })
+}
+
+/// The first byte that no text has; none where the text is too long to be looked at.
+fn binary(bytes: &[u8]) -> Option<usize> {
+    if bytes.len() > MAX_BYTES {
+        return None;
+    }
+    let wrong = std::str::from_utf8(bytes).err().map(|e| e.valid_up_to());
+    let text = &bytes[..wrong.unwrap_or(bytes.len())];
+    text.iter().position(|&b| b == 0).or(wrong)
 }
 
 fn descriptor(text: &str) -> Result<Imported, ImportError> {

@@ -123,8 +123,8 @@ pub(super) fn read(text: &str) -> Result<Imported, ImportError> {
             let read = access.worst(access.read.as_ref(), a, b);
             let write = access.worst(access.write.as_ref(), a, b);
             links.push(ImportedLink {
-                a: access.gpus[a],
-                b: access.gpus[b],
+                a: access.gpus[a].min(access.gpus[b]),
+                b: access.gpus[a].max(access.gpus[b]),
                 class: None,
                 read: read.map(|s| s.label().to_owned()),
                 write: write.map(|s| s.label().to_owned()),
@@ -132,6 +132,8 @@ pub(super) fn read(text: &str) -> Result<Imported, ImportError> {
             topology = with_access(topology, (a, b), Class::Sys.link(None), &access);
         }
     }
+    // Columns may stand in any order.
+    links.sort_by_key(|l| (l.a, l.b));
     Ok(Imported {
         source: Input::P2p,
         level: "p2p".into(),

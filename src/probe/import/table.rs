@@ -272,7 +272,10 @@ fn header(lines: &[String], at: usize) -> Result<Option<(Vec<Name>, usize)>, Imp
         return Err(ImportError::new(at + 1, reason));
     }
     for (i, name) in names.iter().enumerate() {
-        if names[..i].iter().any(|n| n.text == name.text) {
+        if names[..i]
+            .iter()
+            .any(|n| n.text == name.text || n.gpu.is_some() && n.gpu == name.gpu)
+        {
             return Err(ImportError::new(at + 1, format!("column {} is there twice", name.text)));
         }
     }

@@ -8,7 +8,10 @@ use std::process::{Command, Output};
 
 fn topoforge(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_topoforge"));
-    command.env_remove("NCCL_P2P_DISABLE").env_remove("TOPOFORGE").env("CUDA_VISIBLE_DEVICES", "");
+    command
+        .env_remove("NCCL_P2P_DISABLE")
+        .env_remove("TOPOFORGE")
+        .env("CUDA_VISIBLE_DEVICES", "");
     command.args(arguments).output().expect("runs")
 }
 

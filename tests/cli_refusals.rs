@@ -226,6 +226,10 @@ fn what_is_no_plain_text_is_told_in_plain_words() {
         &["plan", marked.to_str().expect("text")],
         &["marked.ron:1:1: ", "save without a byte order mark"],
     );
+    misused(
+        &["probe", "--from", marked.to_str().expect("text")],
+        &["save without a byte order mark"],
+    );
     let deep = file("deep.ron", &"[".repeat(5000));
     misused(
         &["plan", deep.to_str().expect("text")],

@@ -45,6 +45,8 @@ impl Input {
 
     /// What a text looks like. A wrong guess is refused by the importer, never half-read.
     pub fn guess(text: &str) -> Self {
+        // A byte order mark hides no kind; whoever reads the text says what is to be done about it.
+        let text = text.trim_start_matches('\u{feff}');
         let first = text.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']);
         // A table pasted from a web page begins with a tag as well.
         if first.starts_with('<') && (text.contains("<system") || !table::has_rows(text)) {

@@ -75,3 +75,19 @@ extern "C" __global__ void tf_ping(tf_u32 *mine, tf_u32 *peer, tf_u32 rounds, tf
     if (!first) tf_store_relaxed_u32(t, peer, i);
   }
 }
+
+// Dependent loads from one word of zeros: read latency is the time over the rounds.
+extern "C" __global__ void tf_chase(const tf_u32 *at, tf_u32 rounds, tf_u32 *sink) {
+  const TfThread t{};
+  tf_u32 next = 0;
+  for (tf_u32 i = 0; i < rounds; i++) next = tf_load_relaxed_u32(t, at + next);
+  *sink = next;
+}
+
+// Stores a buffer into up to eight peers at once; block b serves peer b modulo their number.
+extern "C" __global__ void tf_fan(const uint4 *from, tf_u32 vectors, tf_u32 peers, uint4 *p0, uint4 *p1, uint4 *p2, uint4 *p3,
+                                  uint4 *p4, uint4 *p5, uint4 *p6, uint4 *p7) {
+  const tf_u32 peer = blockIdx.x % peers, blocks = gridDim.x / peers;
+  uint4 *const to = peer == 0 ? p0 : peer == 1 ? p1 : peer == 2 ? p2 : peer == 3 ? p3 : peer == 4 ? p4 : peer == 5 ? p5 : peer == 6 ? p6 : p7;
+  for (tf_u32 i = blockIdx.x / peers * blockDim.x + threadIdx.x; i < vectors; i += blocks * blockDim.x) to[i] = from[i];
+}

@@ -6,6 +6,7 @@
 
 pub mod abi;
 pub mod cuda;
+pub mod edges;
 pub mod floor;
 #[cfg(feature = "host-executor")]
 pub mod host;

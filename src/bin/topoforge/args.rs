@@ -280,6 +280,9 @@ pub enum InputArg {
 pub struct ProbeArgs {
     #[command(flatten)]
     pub source: Source,
+    /// Also measure each directed edge, alone and to all peers at once: latency and rate of stores and loads
+    #[arg(long, conflicts_with = "from")]
+    pub measure: bool,
     /// Write a descriptor that compiles as it is
     #[arg(long, value_name = "FILE.ron")]
     pub save: Option<PathBuf>,

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Round trips of one latency sample.
 const ROUNDS: u32 = 2000;
 /// Bytes of one bandwidth sample.
-const BULK: u64 = 64 << 20;
+pub(super) const BULK: u64 = 64 << 20;
 const SECOND: u64 = 1_000_000_000;
 
 pub(super) fn measure(
@@ -49,7 +49,7 @@ pub(super) fn measure(
     Ok(Floor {
         nodes,
         copies,
-        wire_us: wire_us(machine, sampling)?,
+        wire_us: wire_us(machine, sampling, 0, 1)?,
         gb_per_s: bandwidth(machine, sampling)?,
     })
 }
@@ -87,15 +87,17 @@ fn copy_us(machine: &mut Machine, sampling: &Sampling, bytes: u64, launch: Launc
     Ok(best)
 }
 
-/// Both ranks play with one word in each one's own memory.
-fn wire_us(machine: &mut Machine, sampling: &Sampling) -> Result<f64, DeviceError> {
-    let words = [machine.ranks[0].input.address(), machine.ranks[1].input.address()];
+/// Two ranks play with one word in each one's own memory.
+pub(super) fn wire_us(machine: &mut Machine, sampling: &Sampling, a: usize, b: usize) -> Result<f64, DeviceError> {
+    let word = |r: usize| machine.ranks[r].input.address();
+    let words = [(a, word(a), word(b)), (b, word(b), word(a))];
     let graphs = machine.capture_with(|m| {
-        for (r, rank) in m.ranks.iter().enumerate().take(2) {
+        for (r, mine, theirs) in words {
+            let rank = &m.ranks[r];
             rank.stream.fill(rank.input.address(), 0, 256)?;
             // Nobody starts before both words are zero.
             m.delay(r, 20_000)?;
-            let arguments = [words[r], words[1 - r], u64::from(ROUNDS), u64::from(r == 0), SECOND];
+            let arguments = [mine, theirs, u64::from(ROUNDS), u64::from(r == a), SECOND];
             launch::values(
                 &rank.stream,
                 &m.gpus[rank.gpu].tools.ping,
@@ -146,7 +148,7 @@ fn nodes_us(
 }
 
 /// Microseconds of the slowest rank.
-fn median(machine: &mut Machine, graphs: &[GraphExec], sampling: &Sampling) -> Result<f64, DeviceError> {
+pub(super) fn median(machine: &mut Machine, graphs: &[GraphExec], sampling: &Sampling) -> Result<f64, DeviceError> {
     let mut times = Vec::new();
     for sample in 0..sampling.warmups.max(1) + sampling.samples {
         // The first time without a gate, as in `timing`.

@@ -8,6 +8,7 @@
 mod chain;
 mod collective;
 mod comparator;
+mod edges;
 mod floor;
 mod gpu;
 mod machine;
@@ -20,6 +21,7 @@ use super::{
     Chain, Comparator, DeviceError, DeviceInfo, Executor, Fault, Geometry, Launch, Outputs, PROGRAMMATIC_GRIDS,
     Preparation, Prepared, Sampling, Timed,
 };
+use crate::device::edges::Measured;
 use crate::device::floor::Floor;
 use crate::registry::Variant;
 use collective::{Collective, Compiled, Work};
@@ -148,6 +150,18 @@ impl CudaExecutor {
             ));
         }
         Ok(())
+    }
+
+    /// Measures every directed edge between ranks that allows peer access.
+    ///
+    /// # Errors
+    /// Ranks share a GPU, or the device fails.
+    pub fn measure_edges(&mut self, sampling: &Sampling) -> Result<Measured, DeviceError> {
+        if !self.info.timed {
+            let reason = "edges are measured between GPUs: give each rank one of its own".to_owned();
+            return Err(DeviceError::Misuse { reason });
+        }
+        edges::measure(self.machine_mut()?, sampling)
     }
 
     /// One rank's launches of a prepared variant. The executor must outlive them.

@@ -6,9 +6,13 @@ use crate::args::{ExplainArgs, InputArg, ProbeArgs, Source};
 use crate::failure::{Failure, Outcome};
 use crate::names;
 use crate::report::Output;
-use crate::report::machine::{BestMatch, ExplainReport, Explained, GpuLine, LinkLine, NicLine, ProbeReport};
+use crate::report::machine::{
+    BestMatch, ExplainReport, Explained, GpuLine, LinkLine, MeasuredReport, NicLine, ProbeReport,
+};
 use std::io::Read;
 use std::path::Path;
+use topoforge::device::Sampling;
+use topoforge::device::cuda::{CudaExecutor, CudaOptions};
 use topoforge::matching::{FamilyMatch, match_subsets};
 use topoforge::planner::matching::{Kind, Options, Reason};
 use topoforge::planner::topology::{Topology, to_ron};
@@ -32,8 +36,13 @@ pub fn probe(args: &ProbeArgs, output: &mut Output) -> Result<Outcome, Failure> 
     if let Some(path) = &args.save {
         savable(path, args.force)?;
     }
-    let machine = machine(&args.source)?;
+    let mut machine = machine(&args.source)?;
     machine.warnings.iter().for_each(|w| output.warn(w));
+    let measured = if args.measure {
+        Some(measure(&mut machine.topology)?)
+    } else {
+        None
+    };
     // A search for a family may take long and be interrupted: what was asked for is on disk by then.
     if let Some(path) = &args.save {
         save(&machine, path)?;
@@ -50,6 +59,7 @@ pub fn probe(args: &ProbeArgs, output: &mut Output) -> Result<Outcome, Failure> 
         links: machine.links,
         warnings: machine.warnings,
         notes: machine.notes,
+        measured,
         fingerprint: format!("{:016x}", machine.topology.layout_fingerprint()),
         best: BestMatch {
             family: best.map(|m| m.family.name.to_owned()),
@@ -61,6 +71,24 @@ pub fn probe(args: &ProbeArgs, output: &mut Output) -> Result<Outcome, Failure> 
         },
     })?;
     Ok(Outcome::Done)
+}
+
+/// Measures the live machine and writes each edge's latency and rate of stores into its link.
+fn measure(topology: &mut Topology) -> Result<MeasuredReport, Failure> {
+    let devices: Vec<usize> = (0..topology.ranks).collect();
+    let mut executor = CudaExecutor::new(&devices, devices.len(), CudaOptions::default()).map_err(Failure::work)?;
+    let measured = executor.measure_edges(&Sampling::default()).map_err(Failure::work)?;
+    for edge in &measured.edges {
+        let link = topology
+            .links
+            .iter_mut()
+            .find(|l| (l.from, l.to) == (edge.from, edge.to));
+        if let Some(link) = link {
+            link.latency_ns = Some(edge.write_ns.round().max(1.0) as u32);
+            link.gb_per_s = Some((edge.write_gb_per_s * 10.0).round() as f32 / 10.0);
+        }
+    }
+    Ok(MeasuredReport::of(&measured))
 }
 
 /// `topoforge explain`

@@ -6,6 +6,7 @@ use super::Report;
 use super::table::Table;
 use serde::Serialize;
 use std::fmt::Write;
+use topoforge::device::edges::Measured;
 use topoforge::probe::import::{ImportedGpu, ImportedLink, ImportedNic};
 
 /// `topoforge probe`
@@ -25,11 +26,86 @@ pub struct ProbeReport {
     pub warnings: Vec<String>,
     /// What the source does not say and was assumed.
     pub notes: Vec<String>,
+    /// With `--measure`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured: Option<MeasuredReport>,
     /// Of the layout; names and figures stay out.
     pub fingerprint: String,
     /// The nearest family.
     #[serde(rename = "match")]
     pub best: BestMatch,
+}
+
+/// What edges do.
+#[derive(Debug, Serialize)]
+pub struct MeasuredReport {
+    edges: Vec<EdgeLine>,
+    fan_out: Vec<FanLine>,
+}
+
+#[derive(Debug, Serialize)]
+struct EdgeLine {
+    from: usize,
+    to: usize,
+    write_ns: f64,
+    read_ns: f64,
+    write_gb_per_s: f64,
+    read_gb_per_s: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct FanLine {
+    from: usize,
+    peers: usize,
+    gb_per_s: f64,
+}
+
+impl MeasuredReport {
+    /// Of a measurement.
+    pub fn of(measured: &Measured) -> Self {
+        Self {
+            edges: (measured.edges.iter())
+                .map(|e| EdgeLine {
+                    from: e.from,
+                    to: e.to,
+                    write_ns: e.write_ns,
+                    read_ns: e.read_ns,
+                    write_gb_per_s: e.write_gb_per_s,
+                    read_gb_per_s: e.read_gb_per_s,
+                })
+                .collect(),
+            fan_out: (measured.fan_out.iter())
+                .map(|f| FanLine {
+                    from: f.from,
+                    peers: f.peers,
+                    gb_per_s: f.gb_per_s,
+                })
+                .collect(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut table = Table::default().text("edge").figure("write ns").figure("read ns");
+        table = table.figure("write GB/s").figure("read GB/s");
+        for e in &self.edges {
+            table.row([
+                format!("{} to {}", e.from, e.to),
+                format!("{:.0}", e.write_ns),
+                format!("{:.0}", e.read_ns),
+                format!("{:.1}", e.write_gb_per_s),
+                format!("{:.1}", e.read_gb_per_s),
+            ]);
+        }
+        let mut out = table.render(2);
+        for f in &self.fan_out {
+            let _ = writeln!(
+                out,
+                "  {} to its {} peers at once: {:.1} GB/s",
+                f.from, f.peers, f.gb_per_s
+            );
+        }
+        out
+    }
 }
 
 /// One GPU.
@@ -152,6 +228,10 @@ impl Report for ProbeReport {
         }
         for note in &self.notes {
             let _ = writeln!(out, "note: {note}");
+        }
+        if let Some(measured) = &self.measured {
+            out.push('\n');
+            out.push_str(&measured.text());
         }
         let _ = writeln!(out, "\nfingerprint: {}", self.fingerprint);
         let _ = match (&self.best.family, self.best.distance) {

@@ -87,7 +87,7 @@ pub const TOPOFORGE_CACHE: Var = var(
 /// More descriptors.
 pub const TOPOFORGE_TOPOLOGIES: Var = var(
     "TOPOFORGE_TOPOLOGIES",
-    "a folder of further topology descriptors to build into the binary",
+    "folders of further topology descriptors to build into the binary, separated like PATH",
 );
 /// How many compilers run at once.
 pub const TOPOFORGE_JOBS: Var = Var {
@@ -224,6 +224,15 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), ALL.len());
         assert!(markdown_table().contains("`TOPOFORGE_CACHE`"));
+    }
+
+    #[test]
+    fn the_documentation_lists_every_variable_as_it_is() {
+        let page = include_str!("../../docs/environment.md");
+        for var in ALL {
+            let row = format!("| `{}` | {} |", var.name, var.meaning);
+            assert!(page.contains(&row), "docs/environment.md lacks: {row}");
+        }
     }
 
     #[test]

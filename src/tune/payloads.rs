@@ -221,11 +221,13 @@ mod tests {
 
     #[test]
     fn what_is_no_size_is_named() {
+        // A unit that is known, and a size that no payload has.
+        assert!(matches!(read("5 GiB"), Err(PayloadError::TooLarge { .. })));
         for text in [
             "five",
             "1,,2KiB",
             "-4KiB",
-            "5 GiB",
+            "5 QiB",
             "1..5KiB",
             "1.KiB",
             "KiB",

@@ -57,7 +57,10 @@ fn files(root: &Path, out: &mut Vec<PathBuf>) {
 #[test]
 #[ignore = "needs TOPOFORGE_CORPUS"]
 fn the_folder_of_real_texts() {
-    let root = PathBuf::from(std::env::var("TOPOFORGE_CORPUS").expect("TOPOFORGE_CORPUS names a folder"));
+    let Ok(root) = std::env::var("TOPOFORGE_CORPUS").map(PathBuf::from) else {
+        eprintln!("not run: TOPOFORGE_CORPUS names no folder");
+        return;
+    };
     let answers = std::env::var("TOPOFORGE_CORPUS_ANSWERS")
         .ok()
         .and_then(|p| std::fs::read_to_string(p).ok());

@@ -12,12 +12,12 @@ pub fn test() -> Done {
     let mut steps = Steps::new(if nextest { 6 } else { 5 }).leaving_last_word();
     let ready = steps.step("set up the CUDA compiler", || setup::run(Wish::default()))?;
     lints(&mut steps, &ready)?;
-    tests(&mut steps, &ready, nextest, &[])
+    tests(&mut steps, &ready, nextest)
 }
 
 /// The same with both toolkits at once, the long tests, and a build that must do without nvcc.
 pub fn more() -> Done {
-    let mut steps = Steps::new(6).leaving_last_word();
+    let mut steps = Steps::new(7).leaving_last_word();
     let wish = Wish {
         distribution: true,
         cuda13: true,
@@ -27,8 +27,24 @@ pub fn more() -> Done {
     without.env("TOPOFORGE_NVCC", "none");
     steps.command(without)?;
     lints(&mut steps, &ready)?;
-    // Tests by plain cargo: nextest spells the choice of ignored tests differently.
-    tests(&mut steps, &ready, false, &["--", "--include-ignored"])
+    // Documentation first and as it is: its ignored programs are not meant to compile.
+    let mut documentation = cargo(&["test", "--workspace", "--doc", "--no-fail-fast"]);
+    ready.hand_to(&mut documentation);
+    steps.command(documentation)?;
+    // By plain cargo: nextest spells the choice of ignored tests differently.
+    let all = [
+        "test",
+        "--workspace",
+        "--lib",
+        "--bins",
+        "--tests",
+        "--no-fail-fast",
+        "--",
+        "--include-ignored",
+    ];
+    let mut long = cargo(&all);
+    ready.hand_to(&mut long);
+    steps.command(long)
 }
 
 fn lints(steps: &mut Steps, ready: &Ready) -> Done {
@@ -44,7 +60,7 @@ fn lints(steps: &mut Steps, ready: &Ready) -> Done {
     steps.command(doc)
 }
 
-fn tests(steps: &mut Steps, ready: &Ready, nextest: bool, more: &[&str]) -> Done {
+fn tests(steps: &mut Steps, ready: &Ready, nextest: bool) -> Done {
     let mut parts = vec![vec!["test", "--workspace", "--no-fail-fast"]];
     if nextest {
         // nextest runs no documentation tests.
@@ -53,8 +69,7 @@ fn tests(steps: &mut Steps, ready: &Ready, nextest: bool, more: &[&str]) -> Done
             vec!["nextest", "run", "--workspace", "--no-fail-fast"],
         ];
     }
-    for mut args in parts {
-        args.extend(more);
+    for args in parts {
         let mut command = cargo(&args);
         ready.hand_to(&mut command);
         steps.command(command)?;

@@ -12,6 +12,7 @@ mod pattern;
 mod problem;
 mod report;
 mod search;
+mod small;
 
 pub use pattern::{Pattern, Use};
 pub use report::{Change, Kind, Match, Reason};

@@ -8,6 +8,7 @@
 
 use super::problem::{BLOCKED, Problem, plus};
 use super::report::Reason;
+use super::small;
 
 /// A placement and what is known about it.
 pub(super) struct Found {
@@ -19,6 +20,18 @@ pub(super) struct Found {
 
 /// Finds the nearest placement within `limit` search nodes.
 pub(super) fn best(problem: &Problem, limit: u64) -> Result<Found, Reason> {
+    let ranks = problem.neighbours.len();
+    if ranks <= small::MOST
+        && problem.slots.len() == ranks
+        && let Some((distance, placement)) = small::nearest(problem)
+    {
+        return Ok(Found {
+            distance,
+            placement: placement.into_iter().map(|slot| problem.slots[slot]).collect(),
+            optimal: true,
+            lower_bound: distance,
+        });
+    }
     let by_number: Vec<usize> = (0..problem.neighbours.len()).collect();
     // Below the limit everything is searched out, so plain order also gives the least placement.
     let order = if limit == u64::MAX {

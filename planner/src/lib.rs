@@ -4,6 +4,7 @@
 //! `matching` places a compiled family on a live machine. No I/O, no CUDA, no clock, no unseeded randomness, no `unsafe`:
 //! the same input gives the same result everywhere. Start at [`schedule::plan()`].
 
+pub mod alltoallv;
 pub mod matching;
 pub mod picture;
 pub mod schedule;

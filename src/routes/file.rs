@@ -140,17 +140,24 @@ impl Routes {
     /// # Errors
     /// The file system refuses; the old file is untouched then.
     pub fn write(&self, path: &Path) -> Result<(), RoutesError> {
-        let temporary = temporary(path);
-        let written = fs::File::create_new(&temporary).and_then(|mut f| {
-            f.write_all(self.to_text().as_bytes())?;
-            f.sync_all()
-        });
-        written.and_then(|()| fs::rename(&temporary, path)).map_err(|error| {
-            // A leftover is only untidy; what counts is the first error.
-            let _ = fs::remove_file(&temporary);
-            io_error(path, "write", &error)
-        })
+        write_whole(path, &self.to_text()).map_err(|error| io_error(path, "write", &error))
     }
+}
+
+/// Writes a text file so that a reader sees the old one or the whole new one.
+///
+/// # Errors
+/// The file system refuses; the old file is untouched then.
+pub(crate) fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
+    let temporary = temporary(path);
+    let written = fs::File::create_new(&temporary).and_then(|mut f| {
+        f.write_all(text.as_bytes())?;
+        f.sync_all()
+    });
+    written.and_then(|()| fs::rename(&temporary, path)).inspect_err(|_| {
+        // A leftover is only untidy; what counts is the first error.
+        let _ = fs::remove_file(&temporary);
+    })
 }
 
 /// A name beside the file, so that the rename stays within one file system.

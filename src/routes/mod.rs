@@ -10,6 +10,7 @@ mod requalify;
 mod table;
 
 pub use error::RoutesError;
+pub(crate) use file::write_whole;
 pub use identity::{Identity, NcclIdentity};
 pub use requalify::{Dropped, requalify};
 pub use table::{Route, Routes, Served};

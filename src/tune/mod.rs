@@ -11,9 +11,11 @@ mod pool;
 mod report;
 mod run;
 pub mod select;
+pub mod trace;
 
 pub use bench::{BenchReport, BenchRow, Figure, bench};
 pub use options::{Compare, Progress, TuneError, TuneOptions};
 pub use payloads::{PayloadError, Payloads};
 pub use report::{ComparatorTime, LeftOut, Row, TuneReport};
 pub use run::tune;
+pub use trace::{CallShape, CallTrace, TraceError};

@@ -120,7 +120,7 @@ impl Payloads {
     }
 }
 
-fn check(size: u64, text: &str) -> Result<(), PayloadError> {
+pub(super) fn check(size: u64, text: &str) -> Result<(), PayloadError> {
     match size {
         _ if size > MAX_BYTES => Err(PayloadError::TooLarge { text: text.to_owned() }),
         _ if size == 0 || !size.is_multiple_of(2) => Err(PayloadError::NotWhole { text: text.to_owned() }),

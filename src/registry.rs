@@ -33,13 +33,18 @@ pub enum Memory {
 pub enum Element {
     /// IEEE binary16.
     F16,
+    /// The upper half of an IEEE binary32: 8 bits of exponent, 7 of fraction.
+    Bf16,
+    /// IEEE binary32.
+    F32,
 }
 
 impl Element {
     /// Size in bytes.
     pub const fn bytes(self) -> usize {
         match self {
-            Self::F16 => 2,
+            Self::F16 | Self::Bf16 => 2,
+            Self::F32 => 4,
         }
     }
 }
@@ -81,7 +86,7 @@ macro_rules! names {
 names! {
     Protocol { Packet = "packet", Sentinel = "sentinel", Flag = "flag", Pull = "pull" }
     Memory { Peer = "peer", Host = "host" }
-    Element { F16 = "f16" }
+    Element { F16 = "f16", Bf16 = "bf16", F32 = "f32" }
     Partials { F16 = "f16", F32 = "f32" }
 }
 
@@ -309,4 +314,20 @@ macro_rules! image {
         static IMAGE: &Aligned<[u8]> = &Aligned(*include_bytes!($path));
         &IMAGE.0
     }};
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::nccl::NcclType;
+
+    #[test]
+    fn elements_have_sizes_names_and_nccl_types_of_their_own() {
+        let all: Vec<_> = Element::ALL
+            .iter()
+            .map(|e| (e.name(), e.bytes(), NcclType::from(*e) as i32))
+            .collect();
+        assert_eq!(all, [("f16", 2, 6), ("bf16", 2, 9), ("f32", 4, 7)]);
+        assert!(Element::ALL.iter().all(|e| Element::from_name(e.name()) == Some(*e)));
+    }
 }

@@ -8,6 +8,7 @@ use super::stream::Stream;
 use super::user_stream::UserStream;
 use super::{DriverError, call};
 use crate::device::DeviceError;
+use crate::registry::Element;
 use libloading::Library;
 use once_cell::sync::OnceCell;
 use std::ffi::{c_int, c_void};
@@ -35,6 +36,18 @@ pub enum NcclType {
     F16 = 6,
     /// IEEE binary32.
     F32 = 7,
+    /// The upper half of an IEEE binary32; NCCL 2.10 and up, and CUDA 11 when it was built.
+    Bf16 = 9,
+}
+
+impl From<Element> for NcclType {
+    fn from(element: Element) -> Self {
+        match element {
+            Element::F16 => Self::F16,
+            Element::Bf16 => Self::Bf16,
+            Element::F32 => Self::F32,
+        }
+    }
 }
 
 const SUM: c_int = 0;

@@ -5,10 +5,14 @@
 //! All arithmetic is in integers, so that every rank that runs the same code gets the same result. No clock, no I/O.
 //! Start reading at [`Fabric`].
 
+pub mod catalogue;
 pub mod fabric;
 mod paths;
+pub mod sequence;
 pub mod spec;
 
+pub use catalogue::Catalogue;
 pub use fabric::{Fabric, Group, Resource, ResourceKind};
 pub use paths::{Class, MAX_PATHS, MAX_RESOURCES, Path, PathKind};
+pub use sequence::Lane;
 pub use spec::{Mode, Modes, Nics, Rates, Reach, SpecError, Switch, TreeSpec};

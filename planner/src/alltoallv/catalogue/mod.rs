@@ -1,0 +1,272 @@
+//! What a node can carry at once, found ahead of time: every maximal family of lanes, one for each orbit of the node's symmetry.
+//!
+//! Nodes are only counted: a lane between two nodes leaves one and enters another, and how NIC ports are matched is no
+//! matter of the catalogue. So its size and the time to build it do not depend on the number of nodes. A catalogue is built
+//! from a [`Fabric`], checked by [`Catalogue::verify`], written with [`Catalogue::to_bytes`] and read back with
+//! [`Catalogue::parse`]. Start reading at [`Catalogue::build`].
+
+mod blob;
+pub mod enumerate;
+mod member;
+pub mod symmetry;
+pub mod template;
+mod verify;
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use super::fabric::Fabric;
+use super::sequence::Step;
+use super::spec::TreeSpec;
+pub use blob::{BlobError, MAGIC, VERSION};
+pub use member::Outsider;
+use symmetry::Symmetry;
+use template::{Scope, Template};
+pub use verify::Unsound;
+
+/// Families of lanes of one kind of node, alone or among others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeCatalogue {
+    /// Lane types and their resources.
+    pub template: Template,
+    /// Exchanges of groups.
+    pub symmetry: Symmetry,
+    /// One family of each orbit, ascending; see [`Template::family`].
+    pub orbits: Vec<u128>,
+    /// All families, ascending.
+    pub families: Vec<u128>,
+    /// Number of different shapes: lanes from group to group, whatever carries them.
+    pub shapes: usize,
+    /// Steps of the search that found the families; 0 if it was read.
+    pub searched: u64,
+}
+
+/// Everything that is found ahead of time for one descriptor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Catalogue {
+    /// Hash of the node's tree, modes and permissions; see [`layout_hash`].
+    pub layout: u64,
+    /// Hash of the rates.
+    pub rates: u64,
+    /// The node alone, if the machine may be a single node.
+    pub alone: Option<NodeCatalogue>,
+    /// The node among others, if the machine may have several.
+    pub member: Option<NodeCatalogue>,
+    /// A sequence for uniform demand in a single node; empty if none was recorded.
+    pub base: Vec<Step>,
+}
+
+/// What a catalogue holds, in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Maximal families.
+    pub families: usize,
+    /// Shapes.
+    pub shapes: usize,
+    /// Orbits under the node's symmetry.
+    pub orbits: usize,
+}
+
+/// Why a machine has no catalogue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BuildError {
+    /// Its node is too large.
+    Template(template::TemplateError),
+    /// Its node has too many families.
+    TooMany(enumerate::TooMany),
+    /// A recorded sequence does not fit it, in words.
+    Base(String),
+    /// A check of the result failed.
+    Unsound(Unsound),
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Template(e) => e.fmt(f),
+            Self::TooMany(e) => e.fmt(f),
+            Self::Base(e) => write!(f, "the base sequence does not fit: {e}"),
+            Self::Unsound(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for BuildError {}
+
+impl NodeCatalogue {
+    /// Every maximal family of a fabric's node in a scope.
+    ///
+    /// # Errors
+    /// A node with too many lanes, shared resources or families; never a part of them.
+    pub fn build(fabric: &Fabric, scope: Scope) -> Result<Self, BuildError> {
+        let template = Template::new(fabric, scope).map_err(BuildError::Template)?;
+        let found = enumerate::families(&template).map_err(BuildError::TooMany)?;
+        let symmetry = Symmetry::of(fabric, &template);
+        let orbits = orbits(&template, &symmetry, &found.families);
+        Ok(Self {
+            shapes: shapes(&template, &found.families),
+            template,
+            symmetry,
+            orbits,
+            families: found.families,
+            searched: found.nodes,
+        })
+    }
+
+    /// Families, shapes and orbits.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            families: self.families.len(),
+            shapes: self.shapes,
+            orbits: self.orbits.len(),
+        }
+    }
+
+    /// For each lane type the types that cannot have a lane while it has as many as fit, as a mask over types.
+    ///
+    /// Types that meet only at a resource with room for several lanes are no conflict.
+    pub fn conflicts(&self) -> Vec<u128> {
+        let exclusive = |id: &&u16| self.template.capacity[usize::from(**id)] == Some(1);
+        let types = &self.template.types;
+        let meet = |a: usize, b: usize| {
+            types[a]
+                .mids
+                .iter()
+                .filter(exclusive)
+                .any(|id| types[b].mids.contains(id))
+        };
+        let row = |a: usize| (0..types.len()).filter(|&b| meet(a, b)).fold(0, |row, b| row | 1 << b);
+        (0..types.len()).map(row).collect()
+    }
+
+    /// For each resource of the node the lane types that use it.
+    pub fn users(&self) -> Vec<Vec<u8>> {
+        let mut users = vec![Vec::new(); self.template.capacity.len()];
+        for (t, lane) in self.template.types.iter().enumerate() {
+            lane.mids.iter().for_each(|&id| users[usize::from(id)].push(t as u8));
+        }
+        users
+    }
+}
+
+impl Catalogue {
+    /// The catalogue of a machine: `fabric` is its node, alone or several times; `any` says that any number may come.
+    ///
+    /// `base` is a sequence for uniform demand in a single node, such as [`super::sequence::base_sequences`] makes; it may be
+    /// empty.
+    ///
+    /// # Errors
+    /// A node too large for a catalogue, or a sequence that does not fit the node.
+    pub fn build(fabric: &Fabric, any: bool, base: Vec<Step>) -> Result<Self, BuildError> {
+        let several = any || fabric.nodes() > 1;
+        let scope = |outside| Scope {
+            nic_lanes: fabric.spec().nic_in_node,
+            outside,
+        };
+        let alone = (any || !several).then(|| NodeCatalogue::build(fabric, scope(false)));
+        let member = several.then(|| NodeCatalogue::build(fabric, scope(true)));
+        let catalogue = Self {
+            layout: layout_hash(fabric.spec()),
+            rates: rates_hash(fabric.spec()),
+            alone: alone.transpose()?,
+            member: member.transpose()?,
+            base,
+        };
+        if !catalogue.base.is_empty() {
+            let node = Fabric::new(&fabric.spec().clone().cluster(1)).map_err(|e| BuildError::Base(e.to_string()))?;
+            catalogue.check_base(&node).map_err(BuildError::Base)?;
+        }
+        Ok(catalogue)
+    }
+
+    /// The families that a machine of this many nodes uses.
+    pub fn of_nodes(&self, nodes: usize) -> Option<&NodeCatalogue> {
+        if nodes == 1 {
+            self.alone.as_ref()
+        } else {
+            self.member.as_ref()
+        }
+    }
+
+    /// Counts of the larger part: the node among others where there is one.
+    pub fn counts(&self) -> Counts {
+        let part = self.member.as_ref().or(self.alone.as_ref());
+        part.map(NodeCatalogue::counts).unwrap_or_default()
+    }
+
+    /// Whether it was made for a machine like this one, however many nodes it has.
+    pub fn is_of(&self, fabric: &Fabric) -> bool {
+        self.layout == layout_hash(fabric.spec()) && self.rates == rates_hash(fabric.spec())
+    }
+}
+
+/// One family of each orbit, ascending. `families` are sorted.
+fn orbits(template: &Template, symmetry: &Symmetry, families: &[u128]) -> Vec<u128> {
+    let mut seen = vec![false; families.len()];
+    let mut orbits = Vec::new();
+    for (i, &family) in families.iter().enumerate() {
+        if seen[i] {
+            continue;
+        }
+        // The first of an orbit in ascending order is its least image.
+        orbits.push(family);
+        for k in 0..symmetry.groups.len() {
+            if let Ok(at) = families.binary_search(&symmetry.map(template, k, family)) {
+                seen[at] = true;
+            }
+        }
+    }
+    orbits
+}
+
+/// Number of different shapes of families.
+fn shapes(template: &Template, families: &[u128]) -> usize {
+    let ends: BTreeSet<(u8, u8)> = template.types.iter().map(|t| (t.from, t.to)).collect();
+    let ends: Vec<(u8, u8)> = ends.into_iter().collect();
+    let place = |t: usize| {
+        ends.binary_search(&(template.types[t].from, template.types[t].to))
+            .unwrap_or(0)
+    };
+    let place: Vec<usize> = (0..template.types.len()).map(place).collect();
+    // Lanes of a pair of groups are counted in as many bits as they can need.
+    let mut most = vec![0_u32; ends.len()];
+    for (t, lane) in template.types.iter().enumerate() {
+        most[place[t]] += u32::from(lane.copies);
+    }
+    let mut first = vec![0_u32; ends.len()];
+    for i in 1..ends.len() {
+        first[i] = first[i - 1] + (32 - most[i - 1].leading_zeros());
+    }
+    let mut all: Vec<u128> = families
+        .iter()
+        .map(|&family| {
+            (0..place.len()).fold(0, |key, t| {
+                key + (u128::from(template.count(family, t)) << first[place[t]])
+            })
+        })
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    all.len()
+}
+
+/// Hash of everything about a node that its families depend on.
+pub fn layout_hash(spec: &TreeSpec) -> u64 {
+    let text = format!(
+        "{:?}{:?}{:?}{}{}{}",
+        spec.sockets, spec.modes, spec.reach, spec.nic_in_node, spec.nic_beside_ports, spec.forward
+    );
+    fnv(text.as_bytes())
+}
+
+fn rates_hash(spec: &TreeSpec) -> u64 {
+    let rates = spec.rates;
+    let all = [rates.same_switch, rates.same_socket, rates.cross_socket, rates.nic];
+    fnv(&all.map(u32::to_le_bytes).concat())
+}
+
+/// FNV-1a, 64 bits.
+fn fnv(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+}

@@ -11,7 +11,8 @@ mod tools {
     include!(concat!(env!("OUT_DIR"), "/tools.rs"));
 }
 
-/// Fatbins of kernels/tools.cu; empty in a build without `nvcc`.
+/// Fatbins of kernels/tools.cu (mixing node, copy node, start gate, delay, conversions), one a toolkit that took part;
+/// empty in a build without `nvcc`.
 pub(crate) fn tool_images() -> &'static [&'static [u8]] {
     tools::TOOLS
 }

@@ -84,7 +84,6 @@ pub mod probe;
 pub mod qualify;
 pub mod registry;
 pub mod routes;
-pub mod tools;
 pub mod tune;
 
 pub use builtin::BUILTIN;

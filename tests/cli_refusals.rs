@@ -313,13 +313,25 @@ fn a_reader_that_has_gone_away_is_no_fault() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_report_that_cannot_be_written_is_a_failure() {
-    let full = OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
-    let output = command(&["families", "--json"])
-        .stdout(full)
-        .stderr(Stdio::piped())
-        .output()
-        .expect("starts");
-    let ran = ran(&["families"], output);
-    assert_eq!(ran.code, 1);
-    assert!(ran.stderr.contains("cannot write to stdout"), "{}", ran.stderr);
+    for line in [
+        &["families", "--json"][..],
+        &["help"],
+        &["--help"],
+        &["plan", "--help"],
+        &["--version"],
+    ] {
+        let full = OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+        let output = command(line)
+            .stdout(full)
+            .stderr(Stdio::piped())
+            .output()
+            .expect("starts");
+        let ran = ran(line, output);
+        assert_eq!(ran.code, 1, "{line:?}");
+        assert!(
+            ran.stderr.contains("cannot write to stdout"),
+            "{line:?}: {}",
+            ran.stderr
+        );
+    }
 }

@@ -92,13 +92,25 @@ pub const TOPOFORGE_TOPOLOGIES: Var = var(
 /// How many compilers run at once.
 pub const TOPOFORGE_JOBS: Var = Var {
     name: "TOPOFORGE_JOBS",
-    meaning: "how many nvcc run at once; default: as many jobs as cargo itself was given",
+    meaning: "how many compilers run at once at most; default: as many jobs as cargo itself was given",
     reruns: false,
 };
 /// Cargo's own number of jobs.
 pub const NUM_JOBS: Var = Var {
     name: "NUM_JOBS",
     meaning: "set by cargo: how many jobs it runs at once",
+    reruns: false,
+};
+/// Cargo's jobserver.
+pub const CARGO_MAKEFLAGS: Var = Var {
+    name: "CARGO_MAKEFLAGS",
+    meaning: "set by cargo: its jobserver; every compiler but the first takes a token of it",
+    reruns: false,
+};
+/// The jobserver of a make that runs a build script without cargo.
+pub const MAKEFLAGS: Var = Var {
+    name: "MAKEFLAGS",
+    meaning: "set by make: its jobserver; read when CARGO_MAKEFLAGS names none",
     reruns: false,
 };
 /// Set where documentation is built without a toolkit.
@@ -120,6 +132,8 @@ pub const ALL: &[Var] = &[
     TOPOFORGE_TOPOLOGIES,
     TOPOFORGE_JOBS,
     NUM_JOBS,
+    CARGO_MAKEFLAGS,
+    MAKEFLAGS,
     DOCS_RS,
 ];
 

@@ -3,18 +3,19 @@
 //! A faulty descriptor does not fail the build script; it is recorded, and `families!` turns it into a compile error at
 //! its place. Nothing is downloaded and no GPU is asked. Start at [`Forge`].
 
+use crate::descriptors::{Descriptor, FolderError};
 use crate::env::{self, Env};
-use crate::manifest::{self, FamilyEntry, FaultEntry, KernelEntry, Manifest};
+use crate::jobs::Jobs;
+use crate::manifest::{self, FamilyEntry, KernelEntry, Manifest};
 use crate::select::{self, Selection};
 use crate::toolkit::{
     ArchPlan, CompileError, Compiler, Discover, Job, Toolkit, ToolkitError, Wanted, plan_archs, sha256,
     write_if_changed,
 };
-use crate::{headers, host};
+use crate::{descriptors, headers, host};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::{fmt, fs, io};
-use topoforge_planner::topology::{Topology, check_set, parse_descriptor_bytes};
+use std::{fmt, io};
 
 /// A build of descriptors, configured and then run once.
 ///
@@ -100,11 +101,13 @@ impl Forge {
         };
         let (out, crate_dir) = (variable("OUT_DIR")?, variable("CARGO_MANIFEST_DIR")?);
         env::print_rerun();
-        let read = self.read_descriptors(&crate_dir)?;
+        let read =
+            descriptors::read(&crate_dir, &self.topologies, self.tools, &self.env).map_err(ForgeError::Topologies)?;
         let mut families = Vec::new();
         let mut kernels: BTreeMap<String, KernelEntry> = BTreeMap::new();
-        for (file, path, text, topology) in &read.topologies {
-            let selection = select::select(topology);
+        for descriptor in &read.good {
+            let file = &descriptor.file;
+            let selection = select::select(&descriptor.topology);
             for kernel in selection.kernels.values() {
                 kernels.entry(kernel.hash.clone()).or_insert_with(|| KernelEntry {
                     kernel: kernel.clone(),
@@ -116,7 +119,7 @@ impl Forge {
                 let why = if why.is_empty() { "no schedule serves it" } else { &why };
                 println!("cargo::warning={file}: the family has no variants: {why}");
             }
-            families.push(family(topology, file, path, text, selection));
+            families.push(family(descriptor, selection));
         }
         families.sort_by(|a, b| a.name.cmp(&b.name));
         let mut kernels: Vec<KernelEntry> = kernels.into_values().collect();
@@ -126,7 +129,8 @@ impl Forge {
             .env
             .path(env::TOPOFORGE_CACHE)
             .unwrap_or_else(|| shared_cache(&out));
-        let built = self.compile_device(&mut kernels, &include, &cache, &out)?;
+        let limit = Jobs::from_env(&self.env);
+        let built = self.compile_device(&mut kernels, &include, &cache, &out, &limit)?;
         if self.host && !kernels.is_empty() {
             let texts: Vec<(&str, &str)> = kernels
                 .iter()
@@ -143,7 +147,7 @@ impl Forge {
                 "topoforge_kernels_{}",
                 std::env::var("CARGO_PKG_NAME").unwrap_or_default().replace('-', "_")
             );
-            host::compile(&texts, &include, &digest, &cache.join("host"), &library, &self.env)
+            host::compile(&texts, &include, &digest, &cache.join("host"), &library, &limit)
                 .map_err(ForgeError::Host)?;
         }
         let (archs, ptx, left_out) = built.as_ref().map_or((Vec::new(), None, Vec::new()), |(_, plan)| {
@@ -182,51 +186,6 @@ impl Forge {
         Ok(())
     }
 
-    /// Descriptors of the crate's folder and of `TOPOFORGE_TOPOLOGIES`.
-    fn read_descriptors(&self, crate_dir: &Path) -> Result<Descriptors, ForgeError> {
-        let mut folders = vec![(crate_dir.join(&self.topologies), self.topologies.clone())];
-        if let Some(list) = self.env.get(env::TOPOFORGE_TOPOLOGIES).filter(|_| self.tools) {
-            let named = std::env::split_paths(list).filter(|p| !p.as_os_str().is_empty());
-            folders.extend(named.map(|p| (p.clone(), p.display().to_string())));
-        }
-        let mut read = Descriptors::default();
-        for (folder, shown) in folders {
-            println!("cargo::rerun-if-changed={}", folder.display());
-            let entries = fs::read_dir(&folder).map_err(|e| ForgeError::io("reading the topologies", &folder, e))?;
-            let mut files: Vec<PathBuf> = entries
-                .filter_map(|e| e.ok().map(|e| e.path()))
-                .filter(|p| p.extension().is_some_and(|x| x == "ron"))
-                .collect();
-            files.sort();
-            for path in files {
-                println!("cargo::rerun-if-changed={}", path.display());
-                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                let file = format!("{shown}/{name}");
-                let bytes = fs::read(&path).map_err(|e| ForgeError::io("reading", &path, e))?;
-                match parse_descriptor_bytes(&bytes, &file) {
-                    Ok(topology) => {
-                        let text = String::from_utf8_lossy(&bytes).into_owned();
-                        // Relative where it can be, so that the manifest is the same in every checkout.
-                        let shown = path.strip_prefix(crate_dir).unwrap_or(&path).display().to_string();
-                        read.topologies.push((file, shown, text, topology));
-                    }
-                    Err(faults) => read
-                        .faults
-                        .extend(faults.iter().map(|f| FaultEntry { text: f.to_string() })),
-                }
-            }
-        }
-        let set: Vec<(&str, &str, &Topology)> = read
-            .topologies
-            .iter()
-            .map(|(f, _, text, t)| (f.as_str(), text.as_str(), t))
-            .collect();
-        let twins = check_set(&set);
-        read.faults
-            .extend(twins.iter().map(|f| FaultEntry { text: f.to_string() }));
-        Ok(read)
-    }
-
     /// Fatbins for all kernels, or none with one warning where there is no toolkit.
     fn compile_device(
         &self,
@@ -234,6 +193,7 @@ impl Forge {
         include: &Path,
         cache: &Path,
         out: &Path,
+        limit: &Jobs,
     ) -> Result<Option<(Vec<Toolkit>, ArchPlan)>, ForgeError> {
         if self.env.get(env::DOCS_RS).is_some() {
             self.write_tools(out, &[])?;
@@ -277,7 +237,7 @@ impl Forge {
                 headers: headers::digest("tools"),
             });
         }
-        let results = compiler.compile_all(&jobs, self.env.jobs());
+        let results = compiler.compile_all(&jobs, limit);
         let mut images = Vec::with_capacity(jobs.len());
         for result in results {
             let fatbins = result.map_err(ForgeError::Compile)?;
@@ -314,25 +274,14 @@ impl Forge {
     }
 }
 
-#[derive(Default)]
-struct Descriptors {
-    /// Shown name, path, text and model.
-    topologies: Vec<(String, String, String, Topology)>,
-    faults: Vec<FaultEntry>,
-}
-
-fn family(topology: &Topology, file: &str, path: &str, text: &str, selection: Selection) -> FamilyEntry {
-    let descriptor = sha256::hex(text.as_bytes());
-    let mut all = format!("{descriptor}\n");
-    for v in &selection.variants {
-        all.push_str(&format!("{} {} {:?}\n", v.name, v.kernel, v.ranks));
-    }
+fn family(descriptor: &Descriptor, selection: Selection) -> FamilyEntry {
+    let digest = sha256::hex(descriptor.text.as_bytes());
     FamilyEntry {
-        name: topology.name.clone(),
-        file: file.to_owned(),
-        path: path.to_owned(),
-        descriptor,
-        hash: sha256::hex(all.as_bytes())[..16].into(),
+        name: descriptor.topology.name.clone(),
+        file: descriptor.file.clone(),
+        path: descriptor.path.clone(),
+        hash: manifest::family_hash(&digest, &selection.variants),
+        descriptor: digest,
         variants: selection.variants,
     }
 }
@@ -350,6 +299,8 @@ pub const NVCC_ADVICE: &str = "Run `cargo xtask setup` in a checkout of topoforg
 pub enum ForgeError {
     /// A variable that cargo sets for build scripts is missing.
     NotABuildScript(&'static str),
+    /// A folder of descriptors is not there.
+    Topologies(FolderError),
     /// `require-cuda` without a toolkit.
     NoNvcc,
     /// A named toolkit is unusable, or the list of architectures is.
@@ -384,6 +335,7 @@ impl fmt::Display for ForgeError {
         match self {
             Self::NotABuildScript(name) => write!(f, "{name} is not set: Forge::compile belongs into a build script"),
             Self::NoNvcc => write!(f, "feature require-cuda is on and no nvcc was found. {NVCC_ADVICE}"),
+            Self::Topologies(e) => e.fmt(f),
             Self::Toolkit(e) => e.fmt(f),
             Self::Compile(e) => e.fmt(f),
             Self::Host(e) => e.fmt(f),

@@ -3,12 +3,11 @@
 //! Objects are kept by content hash beside the fatbins; `cc` then archives them and tells cargo to link them. No C++
 //! library, no exceptions, no run-time types: nothing of C++ is needed to link or to run. Start at [`compile`].
 
-use crate::env::Env;
+use crate::jobs::{self, Jobs};
 use crate::toolkit::{sha256, unique, write_if_changed};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::{fmt, fs, io, thread};
+use std::{fmt, fs, io};
 
 const FLAGS: &[&str] = &[
     "-std=c++17",
@@ -76,7 +75,7 @@ pub fn compile(
     headers_digest: &str,
     cache: &Path,
     library: &str,
-    env: &Env,
+    limit: &Jobs,
 ) -> Result<(), HostError> {
     let mut build = cc::Build::new();
     build
@@ -105,30 +104,13 @@ pub fn compile(
             )
         })
         .collect();
-    let next = AtomicUsize::new(0);
-    let run = || -> Result<(), HostError> {
-        while let Some((job, (_, text))) =
-            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|i| jobs.get(i).zip(texts.get(i)))
-        {
-            let (symbol, source, object) = job;
-            if !whole(object) {
-                write_if_changed(source, text.as_bytes()).map_err(HostError::Io)?;
-                compile_one(symbol, source, object, headers, &tool)?;
-            }
+    let results = jobs::run(jobs.len(), limit, |index, _| {
+        let ((symbol, source, object), (_, text)) = (&jobs[index], &texts[index]);
+        if whole(object) {
+            return Ok(());
         }
-        Ok(())
-    };
-    let results: Vec<Result<(), HostError>> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..env.jobs().clamp(1, texts.len().max(1)))
-            .map(|_| scope.spawn(run))
-            .collect();
-        workers
-            .into_iter()
-            .map(|w| {
-                w.join()
-                    .unwrap_or_else(|_| Err(HostError::Io(io::Error::other("a worker panicked"))))
-            })
-            .collect()
+        write_if_changed(source, text.as_bytes()).map_err(HostError::Io)?;
+        compile_one(symbol, source, object, headers, &tool)
     });
     results.into_iter().collect::<Result<Vec<()>, _>>()?;
     for (_, _, object) in &jobs {

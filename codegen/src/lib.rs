@@ -5,10 +5,12 @@
 //! [`Forge`]; what it does in order is `select` (plan and choose), `lower` (schedule to text), `toolkit` (text to
 //! fatbin), `host` (text to object), `manifest` (what `families!` reads).
 
+pub mod descriptors;
 pub mod env;
 pub mod forge;
 pub mod headers;
 pub mod host;
+pub mod jobs;
 pub mod lower;
 pub mod manifest;
 pub mod select;

@@ -4,6 +4,7 @@
 //! Start at [`Manifest`].
 
 use crate::lower::{KernelText, Partials, Protocol, RankPorts};
+use crate::toolkit::sha256;
 use serde::{Deserialize, Serialize};
 use std::{fmt, fs, io, path::Path};
 
@@ -66,6 +67,15 @@ pub struct FamilyEntry {
     pub hash: String,
     /// In shortlist order.
     pub variants: Vec<VariantEntry>,
+}
+
+/// The hash of a family, over the digest of its descriptor's text and its variants.
+pub fn family_hash(descriptor: &str, variants: &[VariantEntry]) -> String {
+    let mut all = format!("{descriptor}\n");
+    for v in variants {
+        all.push_str(&format!("{} {} {:?}\n", v.name, v.kernel, v.ranks));
+    }
+    sha256::hex(all.as_bytes())[..16].into()
 }
 
 /// One variant of a family.

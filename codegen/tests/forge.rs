@@ -1,7 +1,10 @@
-//! What a build without nvcc does, and what it must not do. The builder prints cargo's directives, so it runs here in a
+//! What a build does with descriptors and without nvcc, and what it must not do. The builder prints cargo's directives, so it runs here in a
 //! process of its own: this test binary, called again as a build script would be.
 
+mod toolkit_fixture;
+
 use std::process::{Command, Output};
+use toolkit_fixture::compiling_nvcc;
 use topoforge_codegen::manifest::Manifest;
 use topoforge_codegen::{Forge, ForgeError};
 
@@ -13,8 +16,13 @@ fn build_script() -> Result<(), ForgeError> {
     if std::env::var_os("FORGE_UNDER_TEST").is_none() {
         return Ok(());
     }
-    let required = std::env::var_os("FORGE_REQUIRE_CUDA").is_some();
-    Forge::new().host_executor(false).require_cuda(required).compile()
+    let asked = |name: &str| std::env::var_os(name).is_some();
+    let forge = Forge::new()
+        .host_executor(false)
+        .require_cuda(asked("FORGE_REQUIRE_CUDA"));
+    // As topoforge's own build script does, which alone takes descriptors from outside.
+    let forge = if asked("FORGE_OWN") { forge.tools() } else { forge };
+    forge.compile()
 }
 
 struct Crate {
@@ -46,6 +54,10 @@ impl Crate {
             "TOPOFORGE_TOPOLOGIES",
             "TOPOFORGE_CACHE",
             "TOPOFORGE_TOOLKIT_DIR",
+            "TOPOFORGE_JOBS",
+            "TOPOFORGE_ARCHS",
+            "CARGO_MAKEFLAGS",
+            "MAKEFLAGS",
         ] {
             command.env_remove(name);
         }
@@ -155,4 +167,155 @@ fn outside_a_build_script_it_says_so() {
         .unwrap();
     let said = text(&output.stdout) + &text(&output.stderr);
     assert!(said.contains("OUT_DIR is not set"), "{said}");
+}
+
+const QUAD: &str = "Topology(name: \"my-quad\", ranks: 4, links: [all_pairs([0, 1, 2, 3], Pcie(Pix))])";
+
+/// A fake nvcc that writes a line into `runs` for every kernel, and a fatbin's first bytes.
+fn counting_nvcc(krate: &Crate) -> String {
+    let then =
+        "printf '\\120\\355\\125\\272' > \"$out\"; cat kernel.cu >> \"$out\"; echo run >> \"$(dirname \"$0\")/runs\"";
+    let nvcc = compiling_nvcc(&krate.folder.join("fake/nvcc"), "11.8", &[70, 80], then);
+    nvcc.to_str().unwrap().to_owned()
+}
+
+fn runs(krate: &Crate) -> usize {
+    std::fs::read_to_string(krate.folder.join("fake/runs")).map_or(0, |text| text.lines().count())
+}
+
+fn names(manifest: &Manifest) -> Vec<&str> {
+    manifest.families.iter().map(|f| f.name.as_str()).collect()
+}
+
+#[test]
+fn a_descriptor_from_outside_is_compiled_alone_and_is_gone_when_its_file_is() {
+    let krate = Crate::new("outside", &[("my-pair.ron", PAIR)]);
+    let nvcc = counting_nvcc(&krate);
+    let (first, second) = (krate.folder.join("one"), krate.folder.join("two"));
+    for folder in [&first, &second] {
+        std::fs::create_dir_all(folder).unwrap();
+    }
+    // Neither a descriptor: what an editor leaves, and notes.
+    std::fs::write(first.join(".#my-quad.ron"), "half a des").unwrap();
+    std::fs::write(first.join("notes.txt"), "later").unwrap();
+    let list = std::env::join_paths([&first, &second]).unwrap();
+    let more = [
+        ("FORGE_OWN", "1"),
+        ("TOPOFORGE_NVCC", nvcc.as_str()),
+        ("TOPOFORGE_TOPOLOGIES", list.to_str().unwrap()),
+    ];
+    let build = || {
+        let output = krate.build(&more);
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        said
+    };
+    let said = build();
+    assert!(said.contains("two, which holds no descriptor"), "{said}");
+    let alone = krate.manifest();
+    assert_eq!(names(&alone), ["my-pair"]);
+    // One more for the measuring kernels.
+    assert_eq!(runs(&krate), alone.kernels.len() + 1);
+    let before = runs(&krate);
+
+    std::fs::write(second.join("my-quad.ron"), QUAD).unwrap();
+    let said = build();
+    for watched in [second.clone(), second.join("my-quad.ron")] {
+        let line = format!("cargo::rerun-if-changed={}\n", watched.display());
+        assert!(said.contains(&line), "{said}");
+    }
+    let both = krate.manifest();
+    assert_eq!(names(&both), ["my-pair", "my-quad"]);
+    assert_eq!(both.families[0], alone.families[0]);
+    let new = both
+        .kernels
+        .iter()
+        .filter(|k| alone.kernel(&k.kernel.hash).is_none())
+        .count();
+    assert!(new > 0);
+    assert_eq!(runs(&krate) - before, new, "only what the new family needs is compiled");
+
+    std::fs::remove_file(second.join("my-quad.ron")).unwrap();
+    build();
+    assert_eq!(krate.manifest(), alone);
+    assert_eq!(runs(&krate) - before, new, "nothing is compiled for a family that goes");
+}
+
+#[test]
+fn faults_from_outside_have_their_places_and_a_name_is_given_once() {
+    let krate = Crate::new("outside-faults", &[("my-pair.ron", PAIR)]);
+    let outside = krate.folder.join("outside");
+    std::fs::create_dir_all(outside.join("folder.ron")).unwrap();
+    std::fs::write(outside.join("twin.ron"), format!("// The same name.\n{PAIR}")).unwrap();
+    std::fs::write(outside.join("bad.ron"), PAIR.replace("pair(0, 1", "pair(0, 5")).unwrap();
+    let shown = outside.display();
+    let output = krate.build(&[("FORGE_OWN", "1"), ("TOPOFORGE_TOPOLOGIES", &shown.to_string())]);
+    assert!(output.status.success(), "faults are the macro's to tell");
+    let faults: Vec<String> = krate.manifest().faults.into_iter().map(|f| f.text).collect();
+    let has = |start: String| faults.iter().any(|f| f.starts_with(&start));
+    assert!(has(format!("{shown}/bad.ron:1:")), "{faults:#?}");
+    assert!(has(format!("{shown}/folder.ron:1:1: cannot be read")), "{faults:#?}");
+    let taken = format!("{shown}/twin.ron:2:16: name \"my-pair\" is taken by topologies/my-pair.ron:1:16");
+    assert!(has(taken), "{faults:#?}");
+}
+
+#[test]
+fn a_folder_that_is_not_there_stops_the_build_and_says_who_named_it() {
+    let krate = Crate::new("no-folder", &[("my-pair.ron", PAIR)]);
+    let nowhere = krate.folder.join("nowhere").display().to_string();
+    let output = krate.build(&[("FORGE_OWN", "1"), ("TOPOFORGE_TOPOLOGIES", &nowhere)]);
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert!(!output.status.success());
+    let expected = format!("TOPOFORGE_TOPOLOGIES names {nowhere}, which cannot be read");
+    assert!(said.contains(&expected) && said.contains("correct or unset"), "{said}");
+    std::fs::remove_dir_all(krate.folder.join("topologies")).unwrap();
+    let output = krate.build(&[]);
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains("Forge::topologies names "),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_dependent_takes_no_descriptors_from_the_environment() {
+    let krate = Crate::new("dependent", &[("my-pair.ron", PAIR)]);
+    assert!(
+        krate
+            .build(&[("TOPOFORGE_TOPOLOGIES", "/nowhere/at/all")])
+            .status
+            .success()
+    );
+    assert_eq!(names(&krate.manifest()), ["my-pair"]);
+}
+
+#[test]
+fn compilers_run_side_by_side_only_as_cargos_jobserver_allows() {
+    let krate = Crate::new("jobserver", &[("my-pair.ron", PAIR), ("my-quad.ron", QUAD)]);
+    // Counts the runs that are under way when it starts, itself included.
+    let then = "d=\"$(dirname \"$0\")\"; touch \"$d/on-$$\"; ls \"$d\" | grep -c on- >> \"$d/side-by-side\"; sleep 0.1; \
+                rm \"$d/on-$$\"; printf '\\120\\355\\125\\272' > \"$out\"";
+    let nvcc = compiling_nvcc(&krate.folder.join("fake/nvcc"), "11.8", &[70], then);
+    let fifo = krate.folder.join("fifo");
+    let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
+    assert!(made.success());
+    // Held open for reading and writing, as cargo holds its own.
+    let mut server = std::fs::OpenOptions::new().read(true).write(true).open(&fifo).unwrap();
+    std::io::Write::write_all(&mut server, b"+").unwrap();
+    let output = krate.build(&[
+        ("TOPOFORGE_NVCC", nvcc.to_str().unwrap()),
+        ("NUM_JOBS", "8"),
+        (
+            "CARGO_MAKEFLAGS",
+            &format!("-j --jobserver-auth=fifo:{}", fifo.display()),
+        ),
+    ]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let seen = std::fs::read_to_string(krate.folder.join("fake/side-by-side")).unwrap();
+    let most = seen.lines().filter_map(|l| l.parse::<usize>().ok()).max();
+    // The build script's own right, and the one token.
+    assert_eq!(most, Some(2), "{seen}");
+    let mut token = [0];
+    std::io::Read::read_exact(&mut server, &mut token).unwrap();
+    assert_eq!(&token, b"+");
 }

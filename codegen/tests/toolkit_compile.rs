@@ -8,6 +8,7 @@ use std::path::Path;
 
 use toolkit_fixture::{Folder, compiling_nvcc};
 use topoforge_codegen::env::{self, Env};
+use topoforge_codegen::jobs::Jobs;
 use topoforge_codegen::toolkit::{
     CompileError, Compiler, Discover, Job, Wanted, digest_folders, plan_archs, write_if_changed,
 };
@@ -168,8 +169,8 @@ fn two_toolkits_make_a_fatbin_each() {
         .unwrap();
     let names: Vec<_> = fatbins.iter().map(|f| f.path.file_name().unwrap()).collect();
     assert_eq!(names, ["x.cuda-12.4.fatbin", "x.cuda-13.0.fatbin"]);
-    assert_eq!(fatbins[0].sms, [70]);
-    assert_eq!(fatbins[1].sms, [90, 100]);
+    assert_eq!(fatbins[0].sms, [70, 90]);
+    assert_eq!(fatbins[1].sms, [100]);
     assert_eq!((fatbins[0].ptx, fatbins[1].ptx), (None, Some(100)));
 }
 
@@ -190,7 +191,7 @@ fn the_pool_keeps_order_and_goes_on_past_a_failure() {
             )
         })
         .collect();
-    let results = compiler(&environment(&[&nvcc]), &folder, "out").compile_all(&jobs, 3);
+    let results = compiler(&environment(&[&nvcc]), &folder, "out").compile_all(&jobs, &Jobs::at_most(3));
     assert_eq!(results.len(), 9);
     for (i, result) in results.iter().enumerate() {
         match result {
@@ -260,7 +261,10 @@ fn a_real_toolkit_makes_the_planned_code_the_same_in_every_folder() {
     let make = |name: &str| {
         let (cache, out) = (folder.path.join(name), folder.path.join(name).join("out"));
         let compiler = Compiler::new(toolkits.clone(), plan.clone(), &environment, cache, out).unwrap();
-        compiler.compile_all(std::slice::from_ref(&job), 2).remove(0).unwrap()
+        compiler
+            .compile_all(std::slice::from_ref(&job), &Jobs::at_most(2))
+            .remove(0)
+            .unwrap()
     };
     let (first, second) = (make("one"), make("other"));
     assert!(!first[0].cached && !second[0].cached);

@@ -9,6 +9,7 @@ use quote::{quote, quote_spanned};
 use std::path::Path;
 use syn::parse::{Parse, ParseStream};
 use syn::{Ident, LitStr, Token};
+use topoforge_planner::names::nearest;
 use topoforge_planner::topology::parse_descriptor;
 
 /// `name`, `"name"`, `SET, name` or `SET, "name"`.
@@ -80,7 +81,7 @@ pub(crate) fn family(query: &Query) -> TokenStream {
             .unwrap_or_default(),
     };
     if !known.is_empty() && !known.contains(name) {
-        let near = nearest(name, &known);
+        let near = offers(name, &known);
         let hint = if near.is_empty() {
             format!("known: {}", known.join(", "))
         } else {
@@ -109,33 +110,11 @@ fn own_names() -> Vec<String> {
     names
 }
 
-/// At most three names within a third of the asked name's length.
-fn nearest(name: &str, known: &[String]) -> Vec<String> {
-    let mut near: Vec<(usize, &String)> = known
-        .iter()
-        .map(|k| (distance(name, k), k))
-        .filter(|(d, _)| *d <= name.len().div_ceil(3))
-        .collect();
-    near.sort();
-    near.into_iter()
-        .take(3)
-        .map(|(_, k)| format!("`{}`", k.replace('-', "_")))
-        .collect()
-}
-
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let next = (diagonal + usize::from(x != *y)).min(row[j] + 1).min(row[j + 1] + 1);
-            diagonal = row[j + 1];
-            row[j + 1] = next;
-        }
-    }
-    row[b.len()]
+/// Names to offer, as the macro takes them.
+fn offers(name: &str, known: &[String]) -> Vec<String> {
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    let near = nearest(name, &known);
+    near.iter().map(|k| format!("`{}`", k.replace('-', "_"))).collect()
 }
 
 #[cfg(test)]
@@ -143,10 +122,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn near_names_are_offered_in_order_of_distance() {
+    fn near_names_are_offered_as_the_macro_takes_them() {
         let known = ["nvlink-pair", "nvlink-quad", "pix-pair"].map(String::from);
-        assert_eq!(nearest("nvlink-pare", &known), ["`nvlink_pair`", "`nvlink_quad`"]);
-        assert_eq!(nearest("pix-pear", &known)[0], "`pix_pair`");
-        assert!(nearest("cube", &known).is_empty());
+        assert_eq!(offers("nvlink-pare", &known), ["`nvlink_pair`"]);
+        assert_eq!(offers("pix-pear", &known)[0], "`pix_pair`");
+        assert!(offers("cube", &known).is_empty());
     }
 }

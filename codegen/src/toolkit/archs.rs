@@ -1,8 +1,9 @@
 //! Shares the wanted architectures out among the toolkits. Pure: lists in, a plan out.
 //!
-//! Each architecture is built by the newest toolkit that has it, so that 11.8 and 13.0 together give sm_70 to sm_121.
-//! What no toolkit has is left out, with the release that would have it; nothing is dropped in silence. PTX is a last
-//! resort for GPUs newer than the build, so only the newest toolkit makes it. Start at [`plan_archs`].
+//! Each architecture is built by the oldest toolkit that has it: 11.8 and 13.0 together give sm_70 to sm_121, and the code
+//! for sm_70 to sm_90 loads on every driver since 11.8's, where 13.0's would ask for a driver of CUDA 13. What no toolkit
+//! has is left out, with the release that would have it; nothing is dropped in silence. PTX is a last resort for GPUs newer
+//! than the build, so only the toolkit of the newest architecture makes it. Start at [`plan_archs`].
 
 use super::{Toolkit, ToolkitError};
 
@@ -174,17 +175,17 @@ impl ToolkitBuild {
     }
 }
 
-/// Gives each wanted architecture to the newest toolkit that has it (of equals, the first).
+/// Gives each wanted architecture to the oldest toolkit that has it (of equals, the first).
 pub fn plan_archs(toolkits: &[Toolkit], wanted: &Wanted) -> ArchPlan {
-    let newest_with = |sm: u32| {
+    let oldest_with = |sm: u32| {
         let has = |toolkit: &Toolkit| toolkit.archs.contains(&sm);
-        let newest = toolkits.iter().filter(|t| has(t)).map(|t| t.version).max()?;
-        toolkits.iter().position(|t| has(t) && t.version == newest)
+        let oldest = toolkits.iter().filter(|t| has(t)).map(|t| t.version).min()?;
+        toolkits.iter().position(|t| has(t) && t.version == oldest)
     };
     let mut shares: Vec<Vec<u32>> = vec![Vec::new(); toolkits.len()];
     let mut left_out = Vec::new();
     for &sm in &wanted.archs {
-        match newest_with(sm) {
+        match oldest_with(sm) {
             Some(index) => shares[index].push(sm),
             None => left_out.push(LeftOut {
                 sm,
@@ -304,14 +305,14 @@ mod tests {
     }
 
     #[test]
-    fn two_toolkits_cover_everything_each_by_the_newest_that_has_it() {
+    fn two_toolkits_cover_everything_each_by_the_oldest_that_has_it() {
         for (toolkits, old, new) in [([cuda_11_8(), cuda_13_0()], 0, 1), ([cuda_13_0(), cuda_11_8()], 1, 0)] {
             let plan = plan_archs(&toolkits, &Wanted::default());
             assert!(plan.left_out.is_empty());
             let of = |index| plan.builds.iter().find(|b| b.toolkit == index).unwrap();
-            assert_eq!(of(old).sms, [70]);
+            assert_eq!(of(old).sms, [70, 75, 80, 86, 89, 90]);
             assert_eq!(of(old).ptx, None);
-            assert_eq!(of(new).sms, [75, 80, 86, 89, 90, 100, 103, 110, 120, 121]);
+            assert_eq!(of(new).sms, [100, 103, 110, 120, 121]);
             assert_eq!(of(new).ptx, Some(120));
         }
     }

@@ -66,8 +66,16 @@ fn usage(error: &clap::Error) -> ExitCode {
         let json = std::env::args_os().any(|a| a == "--json");
         Output::new(json, false).failure_of_usage(error);
     } else {
-        // A reader that has gone away wants no help.
-        let _ = error.print();
+        let printed = error
+            .print()
+            .and_then(|()| std::io::Write::flush(&mut std::io::stdout()));
+        // A reader that has gone away wants no help; a full disk is a failure like any other.
+        if let Err(e) = printed
+            && e.kind() != std::io::ErrorKind::BrokenPipe
+        {
+            Output::new(false, false).error(&format!("cannot write to stdout: {e}"));
+            return ExitCode::from(1);
+        }
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }

@@ -2,13 +2,13 @@
 //!
 //! Only makes them; what they do together is `machine`'s business. Start at [`Gpu`].
 
+use crate::builtin::tool_images;
 use crate::device::DeviceError;
 use crate::driver::context::{Attribute, Context};
 use crate::driver::event::Event;
 use crate::driver::memory::DeviceBuffer;
 use crate::driver::module::{Function, Module};
 use crate::driver::stream::Stream;
-use crate::tools;
 use std::sync::Arc;
 
 /// Kernels of kernels/tools.cu on one device.
@@ -55,7 +55,7 @@ impl Gpu {
             let reason = format!("GPU {ordinal} cannot address host memory, which deadlines need");
             return Err(DeviceError::Unavailable { reason });
         }
-        let module = Module::load(&context, tools::images())?;
+        let module = Module::load(&context, tool_images())?;
         let tools = Tools {
             mix: module.function("tf_mix")?,
             copy: module.function("tf_copy")?,

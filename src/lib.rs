@@ -80,6 +80,7 @@ pub mod doctor;
 #[allow(unsafe_code, reason = "owner types over the driver's C functions")]
 pub mod driver;
 pub mod matching;
+pub mod nccl;
 pub mod probe;
 pub mod qualify;
 pub mod registry;

@@ -4,8 +4,10 @@
 use half::f16;
 use std::thread;
 use std::time::Duration;
-use topoforge::comm::{CommError, Communicator, Options};
+use topoforge::comm::{CommError, Communicator, Options, Why};
 use topoforge::device::DeviceError;
+use topoforge::registry::Element;
+use topoforge::tune::CallTrace;
 
 fn input(rank: usize, elements: usize) -> Vec<f16> {
     // Sixteenths below 64 are exact in f16, in any order.
@@ -108,14 +110,86 @@ fn ranks_that_call_with_different_sizes_are_told_so() {
 }
 
 #[test]
-fn what_no_route_serves_is_refused_with_the_reason() {
+fn a_payload_that_no_range_holds_comes_out_right_in_pieces() {
     let communicators = Communicator::on_host("nvlink-pair", &Options::default()).unwrap();
-    let mut buffer = vec![f16::ONE; 1 << 20];
-    let error = communicators[0].all_reduce_slice(&mut buffer).unwrap_err();
+    let largest = communicators[0].dispatch().ranges().last().unwrap().up_to as usize / 2;
+    let elements = 2 * largest + 1003;
+    let threads: Vec<_> = communicators
+        .into_iter()
+        .map(|c| {
+            thread::spawn(move || {
+                let mut buffer = input(c.rank(), elements);
+                c.all_reduce_slice(&mut buffer).unwrap();
+                for i in (0..elements).step_by(997).chain([elements - 1]) {
+                    assert_eq!(buffer[i], sum(2, i, elements), "element {i}");
+                }
+                assert_eq!(c.dispatch().misses(Why::TooLarge), 1);
+                assert!(
+                    c.explain().contains("1 larger than every tuned size"),
+                    "{}",
+                    c.explain()
+                );
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|t| t.join().unwrap());
+}
+
+#[test]
+fn a_type_without_routes_is_refused_with_the_reason_and_nobody_waits() {
+    let communicators = Communicator::on_host("nvlink-pair", &Options::default()).unwrap();
+    let error = communicators[0].all_reduce_slice(&mut [1_i32, 2, 3]).unwrap_err();
     assert!(
-        matches!(&error, CommError::Unserved { reason } if reason.contains("larger than every tuned size")),
+        matches!(&error, CommError::Unserved { reason } if reason.contains("3 i32") && reason.contains("no comparator")),
         "{error}"
     );
+}
+
+#[test]
+fn calls_on_gpu_memory_are_refused_by_a_communicator_of_host_memory() {
+    let communicators = Communicator::on_host("nvlink-pair", &Options::default()).unwrap();
+    assert!(communicators[0].stream().is_none());
+    assert!(communicators[0].check().is_ok());
+}
+
+#[test]
+fn every_shape_is_counted_and_the_trace_names_what_to_tune() {
+    let path = std::env::temp_dir().join(format!("topoforge-calls-{}.ron", std::process::id()));
+    let options = Options {
+        trace: Some(path.clone()),
+        ..Options::default()
+    };
+    let communicators = Communicator::on_host("nvlink-pair", &options).unwrap();
+    let threads: Vec<_> = communicators
+        .into_iter()
+        .map(|c| {
+            thread::spawn(move || {
+                for elements in [0, 8, 512, 8, 2560] {
+                    c.all_reduce_slice(&mut vec![f16::ONE; elements]).unwrap();
+                }
+                let (trace, left_out) = c.shapes();
+                assert_eq!(trace.counts(Element::F16), [(16, 2), (1024, 1), (5120, 1)]);
+                assert_eq!(left_out, 0);
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|t| t.join().unwrap());
+    let written = CallTrace::read(&path).unwrap();
+    assert_eq!(written.payloads(Element::F16).unwrap().bytes(), [16, 1024, 5120]);
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_communicator_goes_to_another_thread_but_not_to_two_at_once() {
+    // Ambiguous, hence no program, if the type were `Sync`.
+    trait NotSync<A> {
+        fn holds() {}
+    }
+    impl<T> NotSync<()> for T {}
+    impl<T: Sync> NotSync<u8> for T {}
+    fn is_send<T: Send>() {}
+    is_send::<Communicator>();
+    <Communicator as NotSync<_>>::holds();
 }
 
 #[test]

@@ -38,6 +38,11 @@ pub enum CommError {
         /// What the call was and what would serve it.
         reason: String,
     },
+    /// A call cannot be made to follow the earlier ones on the device.
+    Order {
+        /// Why, and what would do.
+        reason: String,
+    },
     /// The caller passed something that cannot be.
     Misuse {
         /// What, and what would do.
@@ -63,7 +68,7 @@ impl fmt::Display for CommError {
             }
             Self::Refused { reasons } => write!(f, "routes failed their proof: {}", reasons.join("; ")),
             Self::Device(e) => e.fmt(f),
-            Self::Unserved { reason } | Self::Misuse { reason } => f.write_str(reason),
+            Self::Unserved { reason } | Self::Order { reason } | Self::Misuse { reason } => f.write_str(reason),
         }
     }
 }

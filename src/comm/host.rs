@@ -3,49 +3,70 @@
 //! For tests, and for programs that want the same calls without a GPU. Emulation: bits are exact, times mean nothing.
 //! A rank that stays away for longer than the deadline is named in everybody's error. Start at [`HostPart`].
 
-use super::dispatch::Range;
-use super::{CommError, Options};
+use super::desk::{Desk, Ticket};
+use super::dispatch::{Call, Decision, Dispatch, Range};
+use super::shapes::Shapes;
+use super::{CommError, Options, ReduceOp, Scalar};
 use crate::device::host::{HostExecutor, HostOptions};
 use crate::device::{Chain, DeviceError, Executor, Geometry, Mode, Preparation, Prepared};
 use crate::qualify::{QualifyPlan, qualify};
 use crate::registry::{Family, Protocol, Variant};
-use std::collections::VecDeque;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use crate::tune::CallShape;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::thread;
-use std::time::{Duration, Instant};
-
-/// One rank's call.
-struct Job {
-    rank: usize,
-    /// Index into the ranges.
-    range: usize,
-    input: Vec<u8>,
-    in_place: bool,
-    reply: Sender<Result<Vec<u8>, DeviceError>>,
-}
 
 /// A rank's side.
 pub(super) struct HostPart {
-    jobs: Sender<Job>,
+    desk: Arc<Desk>,
+    shapes: Option<Shapes>,
 }
 
 impl HostPart {
-    /// Hands the input over and waits for the output, in place of it.
-    pub fn call(&self, rank: usize, range: usize, buffer: &mut [u8], in_place: bool) -> Result<(), CommError> {
-        let gone = || CommError::Device(DeviceError::Poisoned);
-        let (reply, answer) = channel();
-        let input = buffer.to_vec();
-        let job = Job {
-            rank,
-            range,
-            input,
-            in_place,
-            reply,
+    /// Sums `buffer` over all ranks, in pieces where it is larger than every range, and waits for it. Allocates nothing.
+    pub fn all_reduce<T: Scalar>(&self, dispatch: &Dispatch, rank: usize, buffer: &mut [T]) -> Result<(), CommError> {
+        let call = Call {
+            count: buffer.len(),
+            dtype: T::DTYPE,
+            op: ReduceOp::Sum,
+            aligned: true,
         };
-        self.jobs.send(job).map_err(|_| gone())?;
-        let output = answer.recv().map_err(|_| gone())??;
-        buffer.copy_from_slice(&output);
-        Ok(())
+        let bytes = size_of_val(buffer) as u64;
+        if let (Some(shapes), Some(element), true) = (&self.shapes, T::DTYPE.element(), bytes > 0) {
+            let graph = false;
+            shapes.count(CallShape { bytes, element, graph });
+        }
+        match dispatch.decide(call) {
+            Decision::Nothing => Ok(()),
+            Decision::Range(range) => self.piece(rank, range, buffer),
+            Decision::Comparator(why) => {
+                let range = T::DTYPE.element().and_then(|e| dispatch.piecewise(e, bytes));
+                let range = range.ok_or_else(|| CommError::Unserved {
+                    reason: format!(
+                        "sum of {} {}: {why}, and the host executor has no comparator",
+                        call.count, call.dtype
+                    ),
+                })?;
+                let piece = (dispatch.ranges()[range].up_to & !15) as usize / size_of::<T>();
+                buffer
+                    .chunks_mut(piece)
+                    .try_for_each(|part| self.piece(rank, range, part))
+            }
+        }
+    }
+
+    fn piece<T: Scalar>(&self, rank: usize, range: usize, buffer: &mut [T]) -> Result<(), CommError> {
+        Ok(self.desk.call(rank, range, buffer)?)
+    }
+
+    pub const fn shapes(&self) -> Option<&Shapes> {
+        self.shapes.as_ref()
+    }
+}
+
+impl Drop for HostPart {
+    fn drop(&mut self) {
+        self.desk.leave();
     }
 }
 
@@ -71,6 +92,7 @@ fn choose(
                 Ok(proof) => {
                     let reason = format!("first on its shortlist, proven over {} words; not timed", proof.words);
                     let range = Range {
+                        element: variant.element,
                         up_to: bound,
                         variant: Some(variant.name.into()),
                         geometry: Some(GEOMETRY),
@@ -95,8 +117,8 @@ pub(super) fn start(
     ranks: usize,
     options: &Options,
 ) -> Result<(Vec<Range>, Vec<HostPart>), CommError> {
-    let (jobs, queue) = channel();
     let (ready, agreed) = channel();
+    let traced = options.trace.is_some();
     let options = options.clone();
     let spawned = thread::Builder::new().name("topoforge-host".into()).spawn(move || {
         // Made here: fibers stay on the thread that made them.
@@ -118,8 +140,12 @@ pub(super) fn start(
         match served {
             Err(e) => drop(ready.send(Err(e))),
             Ok((ranges, prepared)) => {
-                if ready.send(Ok(ranges)).is_ok() {
-                    serve(&mut exec, &prepared, &queue, options.deadline);
+                let room = ranges.iter().map(|r| r.up_to).max().unwrap_or(0);
+                let desk = Arc::new(Desk::new(ranks, room as usize));
+                if ready.send(Ok((ranges, desk.clone()))).is_ok() {
+                    desk.serve(options.deadline, |tickets, inputs| {
+                        run(&mut exec, &prepared, tickets, inputs)
+                    });
                 }
             }
         }
@@ -127,94 +153,39 @@ pub(super) fn start(
     spawned.map_err(|e| CommError::Misuse {
         reason: format!("no thread for the host executor: {e}"),
     })?;
-    let ranges = agreed.recv().map_err(|_| CommError::Device(DeviceError::Poisoned))??;
-    let parts = (0..ranks).map(|_| HostPart { jobs: jobs.clone() }).collect();
-    Ok((ranges, parts))
+    let (ranges, desk) = agreed.recv().map_err(|_| CommError::Device(DeviceError::Poisoned))??;
+    let part = |_| HostPart {
+        desk: desk.clone(),
+        shapes: traced.then(Shapes::new),
+    };
+    Ok((ranges, (0..ranks).map(part).collect()))
 }
 
-/// Runs a collective whenever every rank has called, in each rank's order, until all ranks are gone.
-fn serve(exec: &mut HostExecutor, prepared: &[Prepared], queue: &Receiver<Job>, deadline: Duration) {
-    let ranks = exec.ranks();
-    let mut waiting: Vec<VecDeque<Job>> = (0..ranks).map(|_| VecDeque::new()).collect();
-    let mut since = Instant::now();
-    loop {
-        let idle = waiting.iter().all(VecDeque::is_empty);
-        let patience = if idle {
-            Duration::from_secs(3600)
-        } else {
-            deadline.saturating_sub(since.elapsed())
-        };
-        match queue.recv_timeout(patience) {
-            Ok(job) => {
-                if idle {
-                    since = Instant::now();
-                }
-                waiting[job.rank].push_back(job);
-            }
-            Err(RecvTimeoutError::Timeout) if idle => continue,
-            Err(RecvTimeoutError::Timeout) => return missing(&mut waiting),
-            Err(RecvTimeoutError::Disconnected) => return,
-        }
-        while waiting.iter().all(|w| !w.is_empty()) {
-            let jobs: Vec<Job> = waiting.iter_mut().filter_map(VecDeque::pop_front).collect();
-            let outcome = run(exec, prepared, &jobs);
-            let failed = outcome.is_err();
-            for job in jobs {
-                let answer = outcome.as_ref().map(|o| o[job.rank].clone()).map_err(Clone::clone);
-                // A caller that no longer waits needs no answer.
-                let _ = job.reply.send(answer);
-            }
-            if failed {
-                return;
-            }
-            since = Instant::now();
-        }
-    }
-}
-
-fn run(exec: &mut HostExecutor, prepared: &[Prepared], jobs: &[Job]) -> Result<Vec<Vec<u8>>, DeviceError> {
-    let first = &jobs[0];
-    if let Some(other) = jobs
-        .iter()
-        .find(|j| (j.range, j.input.len()) != (first.range, first.input.len()))
-    {
+fn run(
+    exec: &mut HostExecutor,
+    prepared: &[Prepared],
+    tickets: &[Ticket],
+    inputs: &[Vec<u8>],
+) -> Result<Vec<Vec<u8>>, DeviceError> {
+    let first = tickets[0];
+    if let Some(other) = tickets.iter().position(|t| *t != first) {
         let reason = format!(
-            "rank {} reduces {} bytes, rank {} reduces {}: all ranks must call alike",
-            first.rank,
-            first.input.len(),
-            other.rank,
-            other.input.len()
+            "rank 0 reduces {} bytes, rank {other} reduces {}: all ranks must call alike",
+            first.bytes, tickets[other].bytes
         );
         return Err(DeviceError::Misuse { reason });
     }
-    let inputs: Vec<Vec<u8>> = jobs.iter().map(|j| j.input.clone()).collect();
     let outputs = exec.run(&Chain {
         collective: prepared[first.range],
         geometry: GEOMETRY,
-        bytes: first.input.len() as u64,
+        bytes: first.bytes as u64,
         calls: 1,
-        inputs: &inputs,
+        inputs,
         mix_seed: 0,
         specials: false,
         mode: Mode::Eager,
         skew: None,
-        in_place: first.in_place,
+        in_place: true,
     })?;
     outputs.into_iter().next().ok_or(DeviceError::Poisoned)
-}
-
-/// Tells everybody who waits which rank never came.
-fn missing(waiting: &mut [VecDeque<Job>]) {
-    let peer = waiting.iter().position(VecDeque::is_empty);
-    for (rank, queue) in waiting.iter_mut().enumerate() {
-        for job in queue.drain(..) {
-            let timeout = DeviceError::Timeout {
-                rank,
-                peer,
-                stage: 0,
-                column: 0,
-            };
-            let _ = job.reply.send(Err(timeout));
-        }
-    }
 }

@@ -5,90 +5,41 @@
 //! goes to NCCL, or in pieces to a compiled variant where there is no NCCL. Start at [`Communicator`].
 
 #[cfg(feature = "host-executor")]
+mod desk;
+#[cfg(feature = "host-executor")]
 mod host;
 
+mod collectives;
 mod cuda;
 mod dispatch;
 mod error;
+mod id;
+mod op;
+mod options;
+mod order;
+mod raw;
+mod scalar;
 mod setup;
+mod shapes;
 mod site;
 
-pub use dispatch::{Call, Decision, Dispatch, Range};
+pub(crate) use collectives::{handle, holds, missing};
+pub use dispatch::{Call, Decision, Dispatch, Range, Why};
 pub use error::CommError;
+pub use id::Id;
+pub use op::ReduceOp;
+pub use options::{Changed, Options};
+pub use raw::StreamHandle;
+pub use scalar::{Dtype, Scalar};
 pub use site::Site;
 
-use crate::registry::{Partials, Registry};
-use crate::tune::{Compare, Payloads};
-use cudarc::driver::{CudaStream, DevicePtr, DevicePtrMut};
-use half::f16;
-use std::path::PathBuf;
+use crate::tune::CallTrace;
+use cudarc::driver::CudaStream;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// What to do when a route table was measured with something else.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Changed {
-    /// Tune again, and write the new table over the old one.
-    #[default]
-    Retune,
-    /// Serve everything by the comparator.
-    Comparator,
-    /// Fail.
-    Strict,
-}
-
-/// How communicators are set up.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Families to choose from.
-    pub registry: Registry,
-    /// This family instead of the nearest.
-    pub family: Option<String>,
-    /// In which type sums are rounded.
-    pub partials: Partials,
-    /// Sizes that are tuned.
-    pub payloads: Payloads,
-    /// What routes must beat.
-    pub comparators: Vec<Compare>,
-    /// Also try programmatic launches. They pay only where the neighbouring kernels are launched so too, and up to seven
-    /// further grids become resident while one spins: off by default.
-    pub programmatic: bool,
-    /// A table to read, or to write where there is none.
-    pub routes: Option<PathBuf>,
-    /// When that table does not belong here.
-    pub changed: Changed,
-    /// A failed proof is an error instead of a route less.
-    pub strict: bool,
-    /// How long a wait may last.
-    pub deadline: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            registry: Registry::builtin(),
-            family: None,
-            partials: Partials::F16,
-            payloads: Payloads::standard(),
-            comparators: vec![Compare::Nccl, Compare::Pull],
-            programmatic: false,
-            routes: None,
-            changed: Changed::Retune,
-            strict: false,
-            deadline: Duration::from_secs(30),
-        }
-    }
-}
-
-/// The reduction. Compiled routes sum; others are not offered yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReduceOp {
-    /// Addition.
-    Sum,
-}
 
 enum Part {
-    Cuda(cuda::CudaPart),
+    Cuda(Box<cuda::CudaPart>),
     #[cfg(feature = "host-executor")]
     Host(host::HostPart),
 }
@@ -99,6 +50,8 @@ pub struct Communicator {
     world: usize,
     dispatch: Dispatch,
     summary: Arc<str>,
+    /// Where the counted shapes go in the end.
+    trace: Option<PathBuf>,
     part: Part,
 }
 
@@ -142,50 +95,6 @@ impl Communicator {
         &self.dispatch
     }
 
-    /// Sums `src` over all ranks into `dst`, enqueued on this rank's stream. Allocates nothing and waits for nothing on
-    /// routes, so it may be captured into a graph; the communicators of all ranks must outlive every such graph and every
-    /// call under way. A wait that runs past its deadline shows in the next call, or in [`Communicator::check`]. When one thread drives several ranks, wrap the ranks' calls in
-    /// [`group`], as with NCCL.
-    ///
-    /// # Errors
-    /// Lengths differ, nobody can serve the call, or an earlier call ran past its deadline: then the peer is named and
-    /// the communicator stays dead.
-    pub fn all_reduce<S: DevicePtr<f16>, R: DevicePtrMut<f16>>(
-        &self,
-        src: &S,
-        dst: &mut R,
-        _op: &ReduceOp,
-    ) -> Result<(), CommError> {
-        let part = self.cuda()?;
-        if src.len() != dst.len() {
-            return Err(CommError::Misuse {
-                reason: format!(
-                    "source has {} elements, destination {}: give equal lengths",
-                    src.len(),
-                    dst.len()
-                ),
-            });
-        }
-        part.at_home(src.stream().context().ordinal())?;
-        part.at_home(dst.stream().context().ordinal())?;
-        let count = src.len();
-        let (from, _read) = src.device_ptr(part.stream());
-        let (to, _written) = dst.device_ptr_mut(part.stream());
-        part.call(&self.dispatch, from, to, count)
-    }
-
-    /// [`Communicator::all_reduce`] with one buffer.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn all_reduce_in_place<R: DevicePtrMut<f16>>(&self, buffer: &mut R, _op: &ReduceOp) -> Result<(), CommError> {
-        let part = self.cuda()?;
-        part.at_home(buffer.stream().context().ordinal())?;
-        let count = buffer.len();
-        let (at, _written) = buffer.device_ptr_mut(part.stream());
-        part.call(&self.dispatch, at, at, count)
-    }
-
     /// Whether everything enqueued so far has ended in time, as far as it has ended: call it after synchronising, and
     /// after replaying a graph, whose kernels can tell nobody else.
     ///
@@ -199,32 +108,59 @@ impl Communicator {
         }
     }
 
+    /// The stream that the typed calls are enqueued on; none on the host executor.
+    pub fn stream(&self) -> Option<&Arc<CudaStream>> {
+        match &self.part {
+            Part::Cuda(part) => Some(part.stream()),
+            #[cfg(feature = "host-executor")]
+            Part::Host(_) => None,
+        }
+    }
+
+    /// The all-reduces so far by shape, and how many found no room in the table; nothing unless [`Options::trace`] is
+    /// set. Replays of graphs are not seen: a captured call counts once.
+    pub fn shapes(&self) -> (CallTrace, u64) {
+        let shapes = match &self.part {
+            Part::Cuda(part) => part.shapes(),
+            #[cfg(feature = "host-executor")]
+            Part::Host(part) => part.shapes(),
+        };
+        shapes.map(shapes::Shapes::trace).unwrap_or_default()
+    }
+
+    /// Writes [`Communicator::shapes`] to a file, whole or not at all.
+    ///
+    /// # Errors
+    /// Nothing was counted, or the file cannot be written.
+    pub fn write_trace(&self, path: &Path) -> Result<(), CommError> {
+        let (trace, left_out) = self.shapes();
+        let misuse = |reason: String| CommError::Misuse { reason };
+        if trace.shapes().next().is_none() {
+            return Err(misuse(
+                "no calls were counted: set Options::trace or TOPOFORGE_TRACE before set-up".to_owned(),
+            ));
+        }
+        trace.write(path).map_err(|e| misuse(e.to_string()))?;
+        if left_out > 0 {
+            return Err(misuse(format!(
+                "{left_out} calls of further shapes found no room in the trace"
+            )));
+        }
+        Ok(())
+    }
+
     /// Sums a slice over all ranks, in place, on the host executor. Waits for the other ranks.
     ///
     /// # Errors
     /// The size has no route, ranks do not call alike, or one stays away past the deadline: it is named.
     #[cfg(feature = "host-executor")]
-    pub fn all_reduce_slice(&self, buffer: &mut [f16]) -> Result<(), CommError> {
+    pub fn all_reduce_slice<T: Scalar>(&self, buffer: &mut [T]) -> Result<(), CommError> {
         let Part::Host(part) = &self.part else {
             return Err(CommError::Misuse {
                 reason: "this communicator serves GPU memory: use all_reduce".into(),
             });
         };
-        let bytes = buffer.len() as u64 * 2;
-        match self.dispatch.decide(Call { bytes, aligned: true }) {
-            Decision::Nothing => Ok(()),
-            Decision::Comparator(why) => Err(CommError::Unserved {
-                reason: format!("{bytes} bytes: {why}, and the host executor has no comparator"),
-            }),
-            Decision::Range(range) => {
-                let mut raw: Vec<u8> = buffer.iter().flat_map(|x| x.to_bits().to_le_bytes()).collect();
-                part.call(self.rank, range, &mut raw, true)?;
-                for (x, pair) in buffer.iter_mut().zip(raw.chunks_exact(2)) {
-                    *x = f16::from_bits(u16::from_le_bytes([pair[0], pair[1]]));
-                }
-                Ok(())
-            }
-        }
+        part.all_reduce(&self.dispatch, self.rank, buffer)
     }
 
     fn cuda(&self) -> Result<&cuda::CudaPart, CommError> {
@@ -234,6 +170,19 @@ impl Communicator {
             Part::Host(_) => Err(CommError::Misuse {
                 reason: "this communicator serves host memory: use all_reduce_slice".into(),
             }),
+        }
+    }
+}
+
+impl Drop for Communicator {
+    fn drop(&mut self) {
+        // All ranks call alike, so one of them tells for all.
+        if let Some(path) = self.trace.take().filter(|_| self.rank == 0)
+            && let (trace, _) = self.shapes()
+            && trace.shapes().next().is_some()
+            && let Err(error) = trace.write(&path)
+        {
+            eprintln!("topoforge: the trace of calls is lost: {error}");
         }
     }
 }

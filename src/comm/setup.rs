@@ -2,20 +2,18 @@
 //!
 //! Everything that can fail, fails here; nothing is decided after it. Start at [`cuda`].
 
-use super::cuda::{CudaPart, Serving};
+use super::cuda::{CudaPart, Parts, Serving};
 use super::dispatch::{Dispatch, Range};
 use super::{Changed, CommError, Communicator, Options, Part, Site};
 use crate::device::cuda::CudaOptions;
 use crate::device::{Executor, Launch, Preparation, Prepared};
 use crate::doctor::switches::Switches;
 use crate::driver::nccl::Communicators;
-use crate::driver::user_stream::UserStream;
 use crate::qualify::QualifyPlan;
 use crate::registry::Variant;
 use crate::routes::{Routes, RoutesError, Served, requalify};
 use crate::tune::{Compare, TuneOptions, tune};
 use cudarc::driver::CudaStream;
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -62,10 +60,6 @@ pub(super) fn cuda(streams: &[Arc<CudaStream>], options: &Options) -> Result<Vec
         }
         notes.join("\n").into()
     };
-    // Pieces are whole vectors.
-    let fallback = (0..serving.len())
-        .rev()
-        .find(|i| serving[*i].is_some() && ranges[*i].up_to >= 16);
     let dead = Arc::new(AtomicBool::new(false));
     let placement = site.placement.clone();
     let executor = Arc::new(Mutex::new(site.executor));
@@ -86,23 +80,28 @@ pub(super) fn cuda(streams: &[Arc<CudaStream>], options: &Options) -> Result<Vec
                     continue;
                 };
                 let kernel = executor.served(*id, family_rank)?;
-                parts.push(Some(RefCell::new(Serving { kernel, geometry })));
+                parts.push(Some(Serving { kernel, geometry }));
             }
             parts
+        };
+        let dispatch = Dispatch::new(ranges.clone());
+        let parts = Parts {
+            stream: stream.clone(),
+            ranges: parts,
+            nccl: nccl
+                .clone()
+                .and_then(|all| all.rank(rank).cloned().ok_or("no such rank".into())),
+            dead: dead.clone(),
+            traced: options.trace.is_some(),
+            keep: Box::new(executor.clone()),
         };
         communicators.push(Communicator {
             rank,
             world: streams.len(),
-            dispatch: Dispatch::new(ranges.clone()),
+            part: Part::Cuda(Box::new(CudaPart::new(parts, &dispatch)?)),
+            dispatch,
             summary: summary.clone(),
-            part: Part::Cuda(CudaPart {
-                stream: UserStream::of(stream),
-                ranges: parts,
-                fallback,
-                nccl: nccl.clone().map(|n| (n, rank)),
-                dead: dead.clone(),
-                _executor: executor.clone(),
-            }),
+            trace: options.trace.clone(),
         });
     }
     Ok(communicators)
@@ -180,6 +179,7 @@ fn ranges(routes: &Routes) -> Vec<Range> {
             Served::Comparator => (None, None),
         };
         Range {
+            element: routes.identity().element,
             up_to: route.up_to,
             variant,
             geometry,
@@ -244,6 +244,7 @@ pub(super) fn host(family: &str, options: &Options) -> Result<Vec<Communicator>,
         world: ranks,
         dispatch: Dispatch::new(ranges.clone()),
         summary: summary.clone(),
+        trace: options.trace.clone(),
         part: Part::Host(part),
     };
     Ok(parts.into_iter().enumerate().map(communicator).collect())

@@ -108,6 +108,10 @@ table! {
         stream_destroy = "cuStreamDestroy_v2"(CUstream);
         stream_query = "cuStreamQuery"(CUstream);
         stream_synchronise = "cuStreamSynchronize"(CUstream);
+        stream_wait = "cuStreamWaitEvent"(CUstream, CUevent, c_uint);
+        capture_info = "cuStreamGetCaptureInfo_v2"(
+            CUstream, *mut c_int, *mut u64, *mut CUgraph, *mut c_void, *mut c_void
+        );
         begin_capture = "cuStreamBeginCapture_v2"(CUstream, c_int);
         end_capture = "cuStreamEndCapture"(CUstream, *mut CUgraph);
         graph_instantiate = "cuGraphInstantiateWithFlags"(*mut CUgraphExec, CUgraph, u64);

@@ -6,7 +6,6 @@
 use super::context::Context;
 use super::module::Function;
 use super::stream::Stream;
-use super::user_stream::UserStream;
 use super::{DriverError, call};
 use crate::device::abi::Params;
 use crate::device::{Geometry, Launch as LaunchOrder};
@@ -76,7 +75,7 @@ pub(crate) fn values(
 /// # Errors
 /// The driver refuses.
 pub(crate) fn block_on_user(
-    stream: &UserStream,
+    stream: CUstream,
     context: &Arc<Context>,
     function: &Function,
     geometry: Geometry,
@@ -84,7 +83,7 @@ pub(crate) fn block_on_user(
     order: LaunchOrder,
 ) -> Result<(), DriverError> {
     let mut arguments = [params.as_ptr().cast_mut().cast::<c_void>()];
-    launch_on(context, stream.handle(), function, geometry, &mut arguments, order)
+    launch_on(context, stream, function, geometry, &mut arguments, order)
 }
 
 fn launch(

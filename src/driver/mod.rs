@@ -13,10 +13,11 @@ pub mod launch;
 pub mod memory;
 pub mod module;
 pub mod nccl;
+pub mod nccl_rank;
 pub mod nvml;
 pub mod peer;
 pub mod stream;
-pub mod user_stream;
+pub(crate) mod user_stream;
 
 use crate::device::DeviceError;
 use std::fmt;

@@ -1,19 +1,25 @@
-//! A small binding of NCCL, opened at run time: one communicator over distinct devices of this process, and all-reduce.
+//! A small binding of NCCL, opened at run time: its functions, and communicators over distinct devices of this process.
 //!
 //! NCCL is what we compare with and fall back on; it is never linked. `TOPOFORGE_NCCL` names the library where the loader
 //! does not find `libnccl.so.2`. Start at [`Communicators::new`].
 
 use super::handles::{open, table};
+use super::nccl_rank::NcclRank;
 use super::stream::Stream;
-use super::user_stream::UserStream;
 use super::{DriverError, call};
 use crate::device::DeviceError;
 use crate::registry::Element;
 use libloading::Library;
 use once_cell::sync::OnceCell;
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 
-type Comm = *mut c_void;
+pub(super) type Comm = *mut c_void;
+
+/// Mirrors `ncclUniqueId`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct UniqueId(pub(super) [u8; 128]);
 
 table! {
     /// The functions of libnccl that topoforge uses.
@@ -21,7 +27,16 @@ table! {
         version = "ncclGetVersion"(*mut c_int);
         init_all = "ncclCommInitAll"(*mut Comm, c_int, *const c_int);
         destroy = "ncclCommDestroy"(Comm);
+        abort = "ncclCommAbort"(Comm);
+        unique_id = "ncclGetUniqueId"(*mut UniqueId);
+        init_rank = "ncclCommInitRank"(*mut Comm, c_int, UniqueId, c_int);
         all_reduce = "ncclAllReduce"(*const c_void, *mut c_void, usize, c_int, c_int, Comm, *mut c_void);
+        reduce = "ncclReduce"(*const c_void, *mut c_void, usize, c_int, c_int, c_int, Comm, *mut c_void);
+        broadcast = "ncclBroadcast"(*const c_void, *mut c_void, usize, c_int, c_int, Comm, *mut c_void);
+        all_gather = "ncclAllGather"(*const c_void, *mut c_void, usize, c_int, Comm, *mut c_void);
+        reduce_scatter = "ncclReduceScatter"(*const c_void, *mut c_void, usize, c_int, c_int, Comm, *mut c_void);
+        send = "ncclSend"(*const c_void, usize, c_int, c_int, Comm, *mut c_void);
+        recv = "ncclRecv"(*mut c_void, usize, c_int, c_int, Comm, *mut c_void);
         group_start = "ncclGroupStart"();
         group_end = "ncclGroupEnd"();
     } optional {
@@ -29,13 +44,27 @@ table! {
 }
 
 /// Element types by NCCL's numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(i32)]
 pub enum NcclType {
+    /// Signed, 8 bits.
+    I8 = 0,
+    /// Unsigned, 8 bits.
+    U8 = 1,
+    /// Signed, 32 bits.
+    I32 = 2,
+    /// Unsigned, 32 bits.
+    U32 = 3,
+    /// Signed, 64 bits.
+    I64 = 4,
+    /// Unsigned, 64 bits.
+    U64 = 5,
     /// IEEE binary16.
     F16 = 6,
     /// IEEE binary32.
     F32 = 7,
+    /// IEEE binary64.
+    F64 = 8,
     /// The upper half of an IEEE binary32; NCCL 2.10 and up, and CUDA 11 when it was built.
     Bf16 = 9,
 }
@@ -46,6 +75,18 @@ impl From<Element> for NcclType {
             Element::F16 => Self::F16,
             Element::Bf16 => Self::Bf16,
             Element::F32 => Self::F32,
+        }
+    }
+}
+
+impl NcclType {
+    /// Size in bytes.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::I8 | Self::U8 => 1,
+            Self::F16 | Self::Bf16 => 2,
+            Self::I32 | Self::U32 | Self::F32 => 4,
+            Self::I64 | Self::U64 | Self::F64 => 8,
         }
     }
 }
@@ -89,14 +130,8 @@ impl Nccl {
 /// One communicator a device, all in this process.
 pub struct Communicators {
     nccl: &'static Nccl,
-    comms: Vec<Comm>,
+    ranks: Vec<Arc<NcclRank>>,
 }
-
-// SAFETY: NCCL allows another thread each time.
-unsafe impl Send for Communicators {}
-// SAFETY: shared use is `all_reduce_one` of different ranks, each from its own thread, which NCCL allows: a rank's
-// communicator is touched by that rank's thread only.
-unsafe impl Sync for Communicators {}
 
 impl Communicators {
     /// Joins devices, given by CUDA ordinal. Not while a collective is in flight.
@@ -118,7 +153,16 @@ impl Communicators {
             .collect();
         let mut comms = vec![std::ptr::null_mut(); devices.len()];
         call!(nccl.init_all(comms.as_mut_ptr(), devices.len() as c_int, devices.as_ptr()))?;
-        Ok(Self { nccl, comms })
+        let ranks = comms.into_iter().map(|comm| Arc::new(NcclRank::owning(nccl, comm)));
+        Ok(Self {
+            nccl,
+            ranks: ranks.collect(),
+        })
+    }
+
+    /// Each rank's own communicator, which may outlive this.
+    pub fn rank(&self, rank: usize) -> Option<&Arc<NcclRank>> {
+        self.ranks.get(rank)
     }
 
     /// NCCL's version, e.g. 22203.
@@ -143,10 +187,8 @@ impl Communicators {
         let nccl = self.nccl;
         call!(nccl.group_start())?;
         let mut outcome = Ok(());
-        for ((&comm, &(send, receive)), stream) in self.comms.iter().zip(buffers).zip(streams) {
-            let (send, receive) = (send as *const c_void, receive as *mut c_void);
-            let (count, kind, stream) = (elements as usize, element as c_int, stream.handle().cast::<c_void>());
-            outcome = call!(nccl.all_reduce(send, receive, count, kind, SUM, comm, stream));
+        for ((rank, &(send, receive)), stream) in self.ranks.iter().zip(buffers).zip(streams) {
+            outcome = rank.all_reduce((send, receive), elements as usize, element, SUM, stream.handle());
             if outcome.is_err() {
                 break;
             }
@@ -156,56 +198,31 @@ impl Communicators {
     }
 }
 
-impl Communicators {
-    /// Enqueues one rank's part of an all-reduce (sum) on the caller's stream. From one thread for several ranks only
-    /// inside [`group`].
-    ///
-    /// # Errors
-    /// NCCL refuses.
-    pub(crate) fn all_reduce_one(
-        &self,
-        rank: usize,
-        (send, receive): (u64, u64),
-        elements: u64,
-        element: NcclType,
-        stream: &UserStream,
-    ) -> Result<(), DriverError> {
-        let nccl = self.nccl;
-        let comm = self.comms.get(rank).copied().unwrap_or(std::ptr::null_mut());
-        let (send, receive) = (send as *const c_void, receive as *mut c_void);
-        let (count, kind, stream) = (elements as usize, element as c_int, stream.handle().cast::<c_void>());
-        call!(nccl.all_reduce(send, receive, count, kind, SUM, comm, stream))
-    }
+/// Starts a group on this thread; nothing without NCCL.
+pub(crate) fn start_group() -> Result<(), DriverError> {
+    Nccl::open().map_or(Ok(()), |nccl| call!(nccl.group_start()))
+}
+
+/// Ends the group that this thread started.
+pub(crate) fn end_group() -> Result<(), DriverError> {
+    Nccl::open().map_or(Ok(()), |nccl| call!(nccl.group_end()))
 }
 
 /// Runs `calls` between NCCL's group marks, or plainly where there is no NCCL.
 pub(crate) fn group<T, E>(calls: impl FnOnce() -> Result<T, E>, refused: impl Fn(DriverError) -> E) -> Result<T, E> {
-    let Ok(nccl) = Nccl::open() else {
-        return calls();
-    };
     /// Ends the group even if the calls panic: the thread would stay in it for ever.
-    struct Open(&'static Nccl);
+    struct Open;
     impl Drop for Open {
         fn drop(&mut self) {
-            let nccl = self.0;
-            let _ = call!(nccl.group_end());
+            let _ = end_group();
         }
     }
-    call!(nccl.group_start()).map_err(&refused)?;
-    let open = Open(nccl);
+    start_group().map_err(&refused)?;
+    let open = Open;
     let done = calls();
     std::mem::forget(open);
-    let end = call!(nccl.group_end()).map_err(refused);
+    let end = end_group().map_err(refused);
     done.and_then(|value| end.map(|()| value))
-}
-
-impl Drop for Communicators {
-    fn drop(&mut self) {
-        let nccl = self.nccl;
-        for &comm in &self.comms {
-            let _ = call!(nccl.destroy(comm));
-        }
-    }
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use crate::driver::context::Context;
 use crate::driver::launch as launching;
 use crate::driver::memory::MappedHost;
 use crate::driver::module::Function;
-use crate::driver::user_stream::UserStream;
 use crate::registry::Variant;
+use cudarc::driver::sys::CUstream;
 use std::sync::Arc;
 
 /// A rank's side of a prepared variant.
@@ -30,7 +30,7 @@ impl ServedKernel {
     /// A timeout of an earlier call on any rank, or the driver refuses.
     pub fn launch(
         &mut self,
-        stream: &UserStream,
+        stream: CUstream,
         geometry: Geometry,
         input: u64,
         output: u64,

@@ -1,0 +1,146 @@
+//! How communicators are set up, from the program or from the environment.
+//!
+//! Start at [`Options`].
+
+use super::CommError;
+use crate::registry::{Partials, Registry};
+use crate::tune::{Compare, Payloads};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What to do when a route table was measured with something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Changed {
+    /// Tune again, and write the new table over the old one.
+    #[default]
+    Retune,
+    /// Serve everything by the comparator.
+    Comparator,
+    /// Fail.
+    Strict,
+}
+
+/// How communicators are set up.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Families to choose from.
+    pub registry: Registry,
+    /// This family instead of the nearest.
+    pub family: Option<String>,
+    /// In which type sums are rounded.
+    pub partials: Partials,
+    /// Sizes that are tuned.
+    pub payloads: Payloads,
+    /// What routes must beat.
+    pub comparators: Vec<Compare>,
+    /// Also try programmatic launches. They pay only where the neighbouring kernels are launched so too, and up to seven
+    /// further grids become resident while one spins: off by default.
+    pub programmatic: bool,
+    /// A table to read, or to write where there is none.
+    pub routes: Option<PathBuf>,
+    /// When that table does not belong here.
+    pub changed: Changed,
+    /// A failed proof is an error instead of a route less.
+    pub strict: bool,
+    /// How long a wait may last.
+    pub deadline: Duration,
+    /// Count every all-reduce by its shape, and write the counts here when a communicator of rank 0 is dropped:
+    /// `topoforge tune --from-trace` reads them. Costs a question to the driver a call.
+    pub trace: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            registry: Registry::builtin(),
+            family: None,
+            partials: Partials::F16,
+            payloads: Payloads::standard(),
+            comparators: vec![Compare::Nccl, Compare::Pull],
+            programmatic: false,
+            routes: None,
+            changed: Changed::Retune,
+            strict: false,
+            deadline: Duration::from_secs(30),
+            trace: None,
+        }
+    }
+}
+
+impl Options {
+    /// The defaults, with what the environment says: `TOPOFORGE_ROUTES` (file), `TOPOFORGE_TRACE` (file),
+    /// `TOPOFORGE_FAMILY` (name), `TOPOFORGE_POLICY` (`retune`, `comparator` or `strict`), `TOPOFORGE_DEADLINE_MS`.
+    ///
+    /// # Errors
+    /// A variable says what cannot be.
+    pub fn from_env() -> Result<Self, CommError> {
+        Self::from_vars(|name| std::env::var_os(name))
+    }
+
+    fn from_vars(var: impl Fn(&str) -> Option<OsString>) -> Result<Self, CommError> {
+        let set = |name: &str| var(name).filter(|v| !v.is_empty());
+        let text = |name: &str| set(name).map(|v| v.to_string_lossy().into_owned());
+        let mut options = Self {
+            routes: set("TOPOFORGE_ROUTES").map(PathBuf::from),
+            trace: set("TOPOFORGE_TRACE").map(PathBuf::from),
+            family: text("TOPOFORGE_FAMILY"),
+            ..Self::default()
+        };
+        match text("TOPOFORGE_POLICY").as_deref() {
+            None | Some("retune") => {}
+            Some("comparator") => options.changed = Changed::Comparator,
+            Some("strict") => (options.changed, options.strict) = (Changed::Strict, true),
+            Some(other) => {
+                return Err(CommError::Misuse {
+                    reason: format!("TOPOFORGE_POLICY={other}: give retune, comparator or strict"),
+                });
+            }
+        }
+        if let Some(given) = text("TOPOFORGE_DEADLINE_MS") {
+            let parsed = given.parse().ok().filter(|ms| *ms > 0).map(Duration::from_millis);
+            options.deadline = parsed.ok_or_else(|| CommError::Misuse {
+                reason: format!("TOPOFORGE_DEADLINE_MS={given}: give a positive number of milliseconds"),
+            })?;
+        }
+        Ok(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(vars: &[(&str, &str)]) -> Result<Options, CommError> {
+        Options::from_vars(|name| vars.iter().find(|v| v.0 == name).map(|v| v.1.into()))
+    }
+
+    #[test]
+    fn the_environment_says_what_the_program_does_not() {
+        let plain = from(&[("TOPOFORGE_ROUTES", "")]).unwrap();
+        assert_eq!((plain.routes, plain.trace, plain.strict), (None, None, false));
+        let set = from(&[
+            ("TOPOFORGE_ROUTES", "a.ron"),
+            ("TOPOFORGE_TRACE", "b.ron"),
+            ("TOPOFORGE_FAMILY", "nvlink-pair"),
+            ("TOPOFORGE_POLICY", "strict"),
+            ("TOPOFORGE_DEADLINE_MS", "250"),
+        ]);
+        let set = set.unwrap();
+        assert_eq!((set.routes, set.trace), (Some("a.ron".into()), Some("b.ron".into())));
+        assert_eq!(
+            (set.family.as_deref(), set.changed, set.strict),
+            (Some("nvlink-pair"), Changed::Strict, true)
+        );
+        assert_eq!(set.deadline, Duration::from_millis(250));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_what_can() {
+        let refused = |name, value| from(&[(name, value)]).unwrap_err().to_string();
+        assert!(refused("TOPOFORGE_POLICY", "maybe").contains("retune, comparator or strict"));
+        for value in ["0", "-1", "soon"] {
+            assert!(refused("TOPOFORGE_DEADLINE_MS", value).contains("positive number"));
+        }
+    }
+}

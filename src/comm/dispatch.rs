@@ -276,13 +276,6 @@ mod tests {
             ),
             (
                 Call {
-                    dtype: Dtype::F64,
-                    ..sum(64)
-                },
-                Why::Dtype,
-            ),
-            (
-                Call {
                     count: usize::MAX,
                     ..sum(64)
                 },
@@ -293,7 +286,7 @@ mod tests {
             assert_eq!(t.decide(call), Decision::Comparator(why));
             assert_eq!(t.misses(why), 1);
         }
-        assert_eq!(t.counts(), (vec![0; 3], 5));
+        assert_eq!(t.counts(), (vec![0; 3], 4));
     }
 
     #[test]

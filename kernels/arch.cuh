@@ -14,6 +14,7 @@
 #define TF_FN __device__ __forceinline__
 #define TF_COLD __device__ __noinline__
 #define TF_UNROLL _Pragma("unroll")
+#define TF_ROLLED _Pragma("unroll 1")
 
 // Names the running thread. Empty on the device, where the hardware knows.
 struct TfThread {
@@ -25,8 +26,11 @@ struct TfThread {
 
 // At most 512 threads and one block a multiprocessor asked for: with more, ptxas spills what a gather holds.
 #define TF_KERNEL(name, Params) extern "C" __global__ void __launch_bounds__(512, 1) name(const __grid_constant__ Params p)
+// `first` is the thread's first column. It is worked out before the wait, while the grid before still runs.
 #define TF_ENTER \
   const TfThread t{}; \
+  const tf_u32 first = t.block() * t.threads() + t.thread(); \
+  asm volatile("" ::"r"(first)); \
   tf_enter_grid(p.h.flags);
 
 // Before the first access to anything but parameters. A no-op for plain launches: the grid before has ended. With a
@@ -62,6 +66,14 @@ TF_FN tf_u32 tf_load_own_u32(const TfThread &, const tf_u32 *at) {
 }
 TF_FN void tf_store_own_u32(const TfThread &, tf_u32 *at, tf_u32 v) {
   asm volatile("st.global.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory");
+}
+
+// One more than the counter that was loaded. Opaque, so that the addition stays behind the loads that the text puts before
+// it: pulled forward, it would wait for the counter before the input is even asked for.
+TF_FN tf_u32 tf_next(tf_u32 used) {
+  tf_u32 next;
+  asm volatile("add.u32 %0, %1, 1;" : "=r"(next) : "r"(used));
+  return next;
 }
 
 // Relaxed, system scope. Each 64-bit half is one access; the two halves are NOT one access (PTX: a vector access is

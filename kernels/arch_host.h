@@ -6,6 +6,7 @@
 #define TF_FN static inline
 #define TF_COLD static __attribute__((noinline))
 #define TF_UNROLL
+#define TF_ROLLED
 
 struct TfHostThread;
 
@@ -36,7 +37,10 @@ struct TfThread {
   static void name##_body(TfHostThread *, const Params &); \
   extern "C" void name(TfHostThread *host, const void *params) { name##_body(host, *static_cast<const Params *>(params)); } \
   static void name##_body(TfHostThread *tf_host, const Params &p)
-#define TF_ENTER const TfThread t{tf_host};  // grids follow each other whole here, so there is nothing to enter
+// Grids follow each other whole here, so there is nothing to enter.
+#define TF_ENTER \
+  const TfThread t{tf_host}; \
+  const tf_u32 first = t.block() * t.threads() + t.thread();
 
 struct TfVec { tf_u32 x, y, z, w; };
 TF_FN TfVec tf_vec(tf_u32 x, tf_u32 y, tf_u32 z, tf_u32 w) { TfVec v = {x, y, z, w}; return v; }
@@ -47,6 +51,7 @@ TF_FN tf_u32 tf_load_own_u16(const TfThread &, const void *at) { unsigned short 
 TF_FN void tf_store_own_u16(const TfThread &, void *at, tf_u32 v) { unsigned short s = (unsigned short)v; __builtin_memcpy(at, &s, 2); }
 TF_FN tf_u32 tf_load_own_u32(const TfThread &, const tf_u32 *at) { return *static_cast<const volatile tf_u32 *>(at); }
 TF_FN void tf_store_own_u32(const TfThread &, tf_u32 *at, tf_u32 v) { *static_cast<volatile tf_u32 *>(at) = v; }
+TF_FN tf_u32 tf_next(tf_u32 used) { return used + 1; }
 
 // The two halves are delivered apart, as PTX allows.
 TF_FN void tf_store_relaxed_2x64(const TfThread &t, void *at, tf_u64 a, tf_u64 b) {

@@ -8,9 +8,10 @@
 #include "deadline.cuh"
 #include "payload.cuh"
 
-// The counter of this use. It belongs to the column, both ends keep it, only the column's thread touches it.
+// How often the column was used; tf_next of it is this use. It belongs to the column, both ends keep it, only the column's
+// thread touches it.
 TF_FN tf_u32 tf_packet_begin(const TfThread &t, const TfHeader &h, tf_u32 column) {
-  return tf_load_own_u32(t, h.counters + column) + 1;
+  return tf_load_own_u32(t, h.counters + column);
 }
 TF_FN void tf_packet_end(const TfThread &t, const TfHeader &h, tf_u32 column, tf_u32 counter) {
   tf_store_own_u32(t, h.counters + column, counter);
@@ -40,28 +41,34 @@ template <int PLANES, int N, typename V>
 TF_FN bool tf_packet_gather(const TfThread &t, const TfHeader &h, tf_u8 *const *regions, tf_u32 column, tf_u32 counter,
                             tf_u32 first_port, tf_u32 stage, V (&values)[N]) {
   tf_u64 a[N][V::VECTORS][4];
-  TfWait wait = {0, 0};
-  for (;;) {
-    tf_u32 missing = N;
-    TF_UNROLL
-    for (int k = 0; k < N; k++) {
+  tf_u32 missing = N;
+  for (tf_u64 since = 0;;) {
+    TF_ROLLED
+    for (tf_u32 polls = 0; polls < TF_POLLS_BETWEEN_CHECKS; polls++) {
+      missing = N;
       TF_UNROLL
-      for (int i = 0; i < V::VECTORS; i++) {
-        tf_load_relaxed_2x64(t, tf_packet_slot<PLANES>(regions[k], h, column, counter, 2 * i), a[k][i][0], a[k][i][1]);
-        tf_load_relaxed_2x64(t, tf_packet_slot<PLANES>(regions[k], h, column, counter, 2 * i + 1), a[k][i][2], a[k][i][3]);
-      }
-    }
-    TF_UNROLL
-    for (int k = N - 1; k >= 0; k--) {
-      TF_UNROLL
-      for (int i = 0; i < V::VECTORS; i++) {
+      for (int k = 0; k < N; k++) {
         TF_UNROLL
-        for (int j = 0; j < 4; j++)
-          if (static_cast<tf_u32>(a[k][i][j] >> 32) != counter) missing = k;
+        for (int i = 0; i < V::VECTORS; i++) {
+          tf_load_relaxed_2x64(t, tf_packet_slot<PLANES>(regions[k], h, column, counter, 2 * i), a[k][i][0], a[k][i][1]);
+          tf_load_relaxed_2x64(t, tf_packet_slot<PLANES>(regions[k], h, column, counter, 2 * i + 1), a[k][i][2], a[k][i][3]);
+        }
       }
+      TF_UNROLL
+      for (int k = N - 1; k >= 0; k--) {
+        TF_UNROLL
+        for (int i = 0; i < V::VECTORS; i++) {
+          TF_UNROLL
+          for (int j = 0; j < 4; j++)
+            if (static_cast<tf_u32>(a[k][i][j] >> 32) != counter) missing = k;
+        }
+      }
+      if (missing == N) break;
+      tf_relax(t);
     }
     if (missing == N) break;
-    if (tf_wait_failed(t, wait, h, first_port + missing, stage, counter, column)) return false;
+    since = tf_wait_check(t, since, h.abort, h.control, h.rank, first_port + missing, stage, counter, column);
+    if (since == TF_GIVE_UP) return false;
   }
   TF_UNROLL
   for (int k = 0; k < N; k++) {

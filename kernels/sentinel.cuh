@@ -11,8 +11,9 @@
 
 #define TF_NOT_YET 0xffffffffu
 
+// How often the column was used; tf_next of it is this use.
 TF_FN tf_u32 tf_sentinel_begin(const TfThread &t, const TfHeader &h, tf_u32 column) {
-  return tf_load_own_u32(t, h.counters + column) + 1;
+  return tf_load_own_u32(t, h.counters + column);
 }
 TF_FN void tf_sentinel_end(const TfThread &t, const TfHeader &h, tf_u32 column, tf_u32 counter) {
   tf_store_own_u32(t, h.counters + column, counter);
@@ -44,23 +45,29 @@ template <int PLANES, int N, typename V>
 TF_FN bool tf_sentinel_gather(const TfThread &t, const TfHeader &h, tf_u8 *const *regions, tf_u32 column, tf_u32 counter,
                               tf_u32 first_port, tf_u32 stage, V (&values)[N]) {
   TfVec w[N][V::VECTORS];
-  TfWait wait = {0, 0};
-  for (;;) {
-    tf_u32 missing = N;
-    TF_UNROLL
-    for (int k = 0; k < N; k++) {
+  tf_u32 missing = N;
+  for (tf_u64 since = 0;;) {
+    TF_ROLLED
+    for (tf_u32 polls = 0; polls < TF_POLLS_BETWEEN_CHECKS; polls++) {
+      missing = N;
       TF_UNROLL
-      for (int i = 0; i < V::VECTORS; i++)
-        w[k][i] = tf_load_relaxed_4x32(t, tf_sentinel_slot<PLANES>(regions[k], h, column, counter, i));
-    }
-    TF_UNROLL
-    for (int k = N - 1; k >= 0; k--) {
+      for (int k = 0; k < N; k++) {
+        TF_UNROLL
+        for (int i = 0; i < V::VECTORS; i++)
+          w[k][i] = tf_load_relaxed_4x32(t, tf_sentinel_slot<PLANES>(regions[k], h, column, counter, i));
+      }
       TF_UNROLL
-      for (int i = 0; i < V::VECTORS; i++)
-        if (w[k][i].x == TF_NOT_YET || w[k][i].y == TF_NOT_YET || w[k][i].z == TF_NOT_YET || w[k][i].w == TF_NOT_YET) missing = k;
+      for (int k = N - 1; k >= 0; k--) {
+        TF_UNROLL
+        for (int i = 0; i < V::VECTORS; i++)
+          if (w[k][i].x == TF_NOT_YET || w[k][i].y == TF_NOT_YET || w[k][i].z == TF_NOT_YET || w[k][i].w == TF_NOT_YET) missing = k;
+      }
+      if (missing == N) break;
+      tf_relax(t);
     }
     if (missing == N) break;
-    if (tf_wait_failed(t, wait, h, first_port + missing, stage, counter, column)) return false;
+    since = tf_wait_check(t, since, h.abort, h.control, h.rank, first_port + missing, stage, counter, column);
+    if (since == TF_GIVE_UP) return false;
   }
   TF_UNROLL
   for (int k = 0; k < N; k++) {

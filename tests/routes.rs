@@ -120,7 +120,7 @@ fn what_is_written_reads_back_the_same() {
     other.nccl = None;
     let text = routes.to_text();
     assert!(
-        text.contains("layout: \"00abcdef01234567\"") && text.contains("format: 1"),
+        text.contains("layout: \"00abcdef01234567\"") && text.contains("format: 2"),
         "{text}"
     );
 }
@@ -149,7 +149,7 @@ fn what_is_no_table_is_refused_with_its_reason() {
         read(&text.replacen(from, to, 1))
     };
     assert!(matches!(
-        change("format: 1", "format: 7, later: true"),
+        change("format: 2", "format: 7, later: true"),
         RoutesError::Format { found: 7, .. }
     ));
     for foreign in [

@@ -147,7 +147,7 @@ fn routes(site: &mut Site, options: &Options) -> Result<(Routes, Vec<String>), C
         memory: site.memory(),
         comparators: options.comparators.clone(),
         launches: if options.programmatic {
-            vec![Launch::Plain, Launch::Programmatic]
+            Launch::ALL.to_vec()
         } else {
             vec![Launch::Plain]
         },

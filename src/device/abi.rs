@@ -139,7 +139,7 @@ impl Params {
 
     /// Tells the kernel how it is launched.
     pub fn set_launch(&mut self, launch: Launch) {
-        let flags = if launch == Launch::Programmatic { EARLY } else { 0 };
+        let flags = if launch == Launch::Early { EARLY } else { 0 };
         // The reserved half is zero.
         self.words[8] = u64::from(flags.to_le());
     }

@@ -43,10 +43,14 @@ impl Geometry {
     }
 }
 
-/// `5x64`, with a `p` behind a programmatic launch.
+/// `5x64`, with a `p` behind a programmatic launch and an `e` behind an early one.
 impl fmt::Display for Geometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mark = if self.launch == Launch::Programmatic { "p" } else { "" };
+        let mark = match self.launch {
+            Launch::Plain => "",
+            Launch::Programmatic => "p",
+            Launch::Early => "e",
+        };
         f.pad(&format!("{}x{}{mark}", self.blocks, self.threads))
     }
 }
@@ -94,26 +98,48 @@ pub enum Launch {
     /// It starts when that one has ended.
     #[default]
     Plain,
-    /// It becomes resident while that one still runs and waits on the device for its end (compute capability 9.0 and
-    /// up). Saves a fraction of a microsecond where the neighbours are launched so too.
+    /// It is made ready when the blocks of that one have left and waits on the device for the end of its memory
+    /// traffic (compute capability 9.0 and up). Saves a fraction of a microsecond where the neighbours are launched so too.
     Programmatic,
+    /// The same, and it lets the grid behind become resident from the start. A little faster still for small grids, but
+    /// up to seven further grids wait on the GPU beside one that spins.
+    Early,
 }
 
-/// Grids that may wait beside one that spins, itself included, when launches are programmatic.
-pub const PROGRAMMATIC_GRIDS: u32 = 8;
+/// Grids that may wait beside one that spins, itself included, when launches are early.
+const EARLY_GRIDS: u32 = 8;
 
 impl Launch {
+    /// Every mode.
+    pub const ALL: [Self; 3] = [Self::Plain, Self::Programmatic, Self::Early];
+    /// The programmatic modes.
+    pub const PROGRAMMATIC: [Self; 2] = [Self::Programmatic, Self::Early];
+
     /// The name in reports and files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
             Self::Programmatic => "programmatic",
+            Self::Early => "early",
+        }
+    }
+
+    /// Whether the device must be able to make a grid ready while another runs.
+    pub const fn is_programmatic(self) -> bool {
+        !matches!(self, Self::Plain)
+    }
+
+    /// How many blocks may be launched where `resident` fit on the GPU at once.
+    pub const fn most_blocks(self, resident: u32) -> u32 {
+        match self {
+            Self::Plain | Self::Programmatic => resident,
+            Self::Early => resident / EARLY_GRIDS,
         }
     }
 
     /// The value of a name, if there is one.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Plain, Self::Programmatic].into_iter().find(|l| l.name() == name)
+        Self::ALL.into_iter().find(|l| l.name() == name)
     }
 }
 

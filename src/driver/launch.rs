@@ -113,7 +113,7 @@ fn launch_on(
             let arguments = arguments.as_mut_ptr();
             call!(driver.launch(handle, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, extra))
         }
-        LaunchOrder::Programmatic => {
+        LaunchOrder::Programmatic | LaunchOrder::Early => {
             let Some(launch) = &driver.launch_ex else {
                 return Err(DriverError {
                     call: "cuLaunchKernelEx",

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The format that this version writes and the only one it reads.
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
 
 /// More than any table needs; a larger file is something else.
 const MAX_FILE: u64 = 16 << 20;
@@ -73,8 +73,7 @@ enum FileServed {
         name: String,
         blocks: u32,
         threads: u32,
-        #[serde(default)]
-        programmatic: bool,
+        launch: String,
     },
     Comparator,
 }
@@ -214,30 +213,33 @@ fn table(file: File) -> Result<Routes, String> {
         family: i.family,
         placement: i.placement,
     };
-    let routes = file.routes.into_iter().map(|r| Route {
+    let routes = file.routes.into_iter().map(route).collect::<Result<Vec<_>, _>>()?;
+    Routes::new(identity, routes)
+}
+
+fn route(r: FileRoute) -> Result<Route, String> {
+    let served = match r.served {
+        FileServed::Variant {
+            name,
+            blocks,
+            threads,
+            launch,
+        } => {
+            let launch = Launch::from_name(&launch)
+                .ok_or_else(|| format!("unknown launch `{launch}`: plain, programmatic or early"))?;
+            let geometry = Geometry::new(blocks, threads).launched(launch);
+            Served::Variant { name, geometry }
+        }
+        FileServed::Comparator => Served::Comparator,
+    };
+    Ok(Route {
         up_to: r.up_to,
-        served: match r.served {
-            FileServed::Variant {
-                name,
-                blocks,
-                threads,
-                programmatic,
-            } => Served::Variant {
-                name,
-                geometry: Geometry::new(blocks, threads).launched(if programmatic {
-                    Launch::Programmatic
-                } else {
-                    Launch::Plain
-                }),
-            },
-            FileServed::Comparator => Served::Comparator,
-        },
+        served,
         us: r.us,
         comparator: r.comparator,
         comparator_us: r.comparator_us,
         reason: r.reason,
-    });
-    Routes::new(identity, routes.collect())
+    })
 }
 
 fn file(routes: &Routes) -> File {
@@ -270,7 +272,7 @@ fn file_route(r: &Route) -> FileRoute {
                 name: name.clone(),
                 blocks: geometry.blocks,
                 threads: geometry.threads,
-                programmatic: geometry.launch == Launch::Programmatic,
+                launch: geometry.launch.name().to_owned(),
             },
             Served::Comparator => FileServed::Comparator,
         },

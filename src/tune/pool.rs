@@ -6,9 +6,7 @@ use super::geometry;
 use super::options::{Compare, Progress, TuneError, TuneOptions};
 use super::report::LeftOut;
 use super::select::median;
-use crate::device::{
-    Comparator, DeviceError, Executor, Geometry, Launch, PROGRAMMATIC_GRIDS, Preparation, Prepared, Sampling, Timed,
-};
+use crate::device::{Comparator, DeviceError, Executor, Geometry, Launch, Preparation, Prepared, Sampling, Timed};
 use crate::qualify::comparator::{name, qualify_prepared};
 use crate::qualify::{Reason, qualify};
 use crate::registry::{Family, Protocol, Variant};
@@ -163,13 +161,9 @@ impl<'e> Pool<'e> {
             match self.prepare(index, threads) {
                 Ok((prepared, max_blocks)) if max_blocks > 0 => {
                     for launch in self.launches.clone() {
-                        let programmatic = launch == Launch::Programmatic;
-                        let most = if programmatic {
-                            max_blocks / PROGRAMMATIC_GRIDS
-                        } else {
-                            max_blocks
-                        };
-                        if programmatic && (self.exec.device().arch < 90 || most == 0) {
+                        let most = launch.most_blocks(max_blocks);
+                        let able = !launch.is_programmatic() || self.exec.device().arch >= 90;
+                        if !able || most == 0 {
                             continue;
                         }
                         let geometry = geometry::for_threads(variant, bytes, threads, most).launched(launch);

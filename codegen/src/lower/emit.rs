@@ -38,6 +38,17 @@ pub(super) fn emit(shape: &Shape, programs: &[Program]) -> String {
     line(&mut text, 0, "");
     line(&mut text, 0, &format!("typedef TfParams<{}> Params;", ports.max(1)));
     line(&mut text, 0, "");
+    if shape.protocol.by_column() {
+        for (index, program) in programs.iter().enumerate() {
+            let mut body = Body {
+                shape,
+                program,
+                text: &mut text,
+                indent: 0,
+            };
+            body.column(index);
+        }
+    }
     line(&mut text, 0, &format!("TF_KERNEL({SYMBOL}, Params) {{"));
     line(&mut text, 1, "TF_ENTER");
     // A copy of its own, so that fields live in registers whatever is called.
@@ -57,7 +68,7 @@ pub(super) fn emit(shape: &Shape, programs: &[Program]) -> String {
             indent,
         };
         match shape.protocol {
-            Protocol::Packet | Protocol::Sentinel => body.columns(),
+            Protocol::Packet | Protocol::Sentinel => body.columns(index),
             Protocol::Flag => body.flag(),
             Protocol::Pull => body.pull(),
         }
@@ -168,20 +179,38 @@ impl Body<'_> {
         self.line(&text);
     }
 
-    /// Protocols without barriers: a thread takes a column through the whole schedule.
-    fn columns(&mut self) {
-        let name = self.shape.protocol.name();
-        let planes = self.shape.planes;
+    /// Protocols without barriers: a thread takes its columns through the whole schedule, one after the other.
+    ///
+    /// The first one stands before the loop. Most calls have no second, and inside a loop the compiler makes each
+    /// iteration wait for loads that were issued before it (docs/performance.md).
+    fn columns(&mut self, index: usize) {
         // Asked for first, looked at when the input is there too: a load on its own would cost its whole latency.
         self.line("const bool dead = tf_aborted(t, h);");
+        self.line(&format!(
+            "if (first >= h.columns || !tf_column_{index}(t, p, h, dead, first)) return;"
+        ));
         self.line("const tf_u32 step = t.blocks() * t.threads();");
-        self.open("for (tf_u32 column = t.block() * t.threads() + t.thread(); column < h.columns; column += step) {");
-        self.line(&format!("const tf_u32 counter = tf_{name}_begin(t, h, column);"));
+        self.line("TF_ROLLED");
+        self.line("for (tf_u32 column = first + step; column < h.columns; column += step)");
+        self.indent += 1;
+        self.line(&format!("if (!tf_column_{index}(t, p, h, false, column)) return;"));
+        self.indent -= 1;
+    }
+
+    /// One column's way through the schedule. False: given up.
+    fn column(&mut self, index: usize) {
+        let name = self.shape.protocol.name();
+        let planes = self.shape.planes;
+        self.open(&format!(
+            "TF_FN bool tf_column_{index}(const TfThread &t, const Params &p, const TfHeader &h, bool dead, tf_u32 column) {{"
+        ));
+        self.line(&format!("const tf_u32 used = tf_{name}_begin(t, h, column);"));
         let mut checked = false;
         let mut rest = self.program.ops.as_slice();
         while let Some((op, tail)) = rest.split_first() {
             if !checked && matches!(op, Op::Put { .. } | Op::Get { .. }) {
-                self.line("if (dead) return;");
+                self.line("if (dead) return false;");
+                self.line("const tf_u32 counter = tf_next(used);");
                 checked = true;
             }
             rest = tail;
@@ -204,8 +233,14 @@ impl Body<'_> {
                 other => self.local(other, false),
             }
         }
+        if !checked {
+            // A rank that neither puts nor gets: its counter still goes along.
+            self.line("const tf_u32 counter = tf_next(used);");
+        }
         self.line(&format!("tf_{name}_end(t, h, column, counter);"));
+        self.line("return true;");
         self.close();
+        self.line("");
     }
 
     /// Whether `next` can be polled together with `first`.
@@ -225,7 +260,7 @@ impl Body<'_> {
         let (ty, array) = (self.type_of(first), format!("g{}", first.0));
         self.line(&format!("{ty} {array}[{count}];"));
         self.line(&format!(
-            "if (!tf_{name}_gather<{planes}, {count}>(t, h, p.port + {index}, column, counter, {index}u, {stage}u, {array})) return;"
+            "if (!tf_{name}_gather<{planes}, {count}>(t, h, p.port + {index}, column, counter, {index}u, {stage}u, {array})) return false;"
         ));
         for (k, get) in std::iter::once(op).chain(more).enumerate() {
             if let Op::Get { to, .. } = get {

@@ -39,6 +39,11 @@ impl Protocol {
         }
     }
 
+    /// Whether a thread takes its columns through the schedule by itself, without barriers.
+    pub const fn by_column(self) -> bool {
+        matches!(self, Self::Packet | Self::Sentinel)
+    }
+
     /// How transfers are delivered under it.
     pub const fn delivery(self) -> Delivery {
         match self {

@@ -232,7 +232,7 @@ pub struct MatchArgs {
 pub enum LaunchArg {
     /// Each kernel starts when the one before it has ended.
     Plain,
-    /// Each kernel waits on the device for the end of the one before it.
+    /// Each kernel waits on the device for the end of the one before it; with and without letting the next one in early.
     Programmatic,
     /// Either, whichever is faster.
     Both,
@@ -243,8 +243,8 @@ impl LaunchArg {
     pub fn list(self) -> Vec<Launch> {
         match self {
             Self::Plain => vec![Launch::Plain],
-            Self::Programmatic => vec![Launch::Programmatic],
-            Self::Both => vec![Launch::Plain, Launch::Programmatic],
+            Self::Programmatic => Launch::PROGRAMMATIC.to_vec(),
+            Self::Both => Launch::ALL.to_vec(),
         }
     }
 }

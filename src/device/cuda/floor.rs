@@ -62,7 +62,7 @@ fn values(
     list: &[u64],
 ) -> Result<(), DeviceError> {
     let mut list = list.to_vec();
-    list.push(u64::from(geometry.launch == Launch::Programmatic));
+    list.push(u64::from(geometry.launch == Launch::Early));
     Ok(launch::values(&machine.ranks[rank].stream, function, geometry, &list)?)
 }
 

@@ -18,8 +18,8 @@ mod timing;
 mod verdict;
 
 use super::{
-    Chain, Comparator, DeviceError, DeviceInfo, Executor, Fault, Geometry, Launch, Outputs, PROGRAMMATIC_GRIDS,
-    Preparation, Prepared, Sampling, Timed,
+    Chain, Comparator, DeviceError, DeviceInfo, Executor, Fault, Geometry, Launch, Outputs, Preparation, Prepared,
+    Sampling, Timed,
 };
 use crate::device::edges::Measured;
 use crate::device::floor::Floor;
@@ -137,13 +137,11 @@ impl CudaExecutor {
             ));
         }
         let mut most = self.max_blocks(id, threads)?;
-        if geometry.launch == Launch::Programmatic {
-            if self.info.arch < 90 {
-                let reason = "programmatic launches need compute capability 9.0".to_owned();
-                return Err(DeviceError::Unavailable { reason });
-            }
-            most /= PROGRAMMATIC_GRIDS;
+        if geometry.launch.is_programmatic() && self.info.arch < 90 {
+            let reason = "programmatic launches need compute capability 9.0".to_owned();
+            return Err(DeviceError::Unavailable { reason });
         }
+        most = geometry.launch.most_blocks(most);
         if geometry.blocks == 0 || geometry.blocks > most {
             return misuse(format!(
                 "geometry {geometry}: 1 to {most} blocks can spin at once on every rank's GPU"

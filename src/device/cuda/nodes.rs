@@ -57,7 +57,7 @@ impl Machine {
             u64::from(mix.call),
             u64::from(mix.seed),
             u64::from(mix.specials),
-            u64::from(mix.launch == Launch::Programmatic),
+            u64::from(mix.launch == Launch::Early),
         ];
         let rank = &self.ranks[rank];
         Ok(launch::values(

@@ -17,7 +17,7 @@ pub fn run(args: &FloorArgs, output: &mut Output) -> Result<Outcome, Failure> {
             "no floor: times mean nothing on the host and where ranks share a GPU; give --device cuda with two GPUs";
         return Err(Failure::work(why));
     }
-    let launches = [Launch::Plain, Launch::Programmatic];
+    let launches = Launch::ALL;
     let exec = setting.executor();
     let floor = exec
         .floor(payloads.bytes(), &launches, &Sampling::default())

@@ -7,7 +7,7 @@ TF_KERNEL(tf_test_sentinel, Params) {
   TF_ENTER
   const tf_u32 me = p.h.program;
   for (tf_u32 column = t.block() * t.threads() + t.thread(); column < p.h.columns; column += t.blocks() * t.threads()) {
-    const tf_u32 counter = tf_sentinel_begin(t, p.h, column);
+    const tf_u32 counter = tf_next(tf_sentinel_begin(t, p.h, column));
     const TfF16 own = tf_input(t, p.h, 0, column);
     for (tf_u32 k = 0; k < PEERS; k++) tf_sentinel_put<1>(t, p.h, p.port[k], column, counter, own);
     TfF16 others[PEERS];

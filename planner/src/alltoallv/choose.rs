@@ -1,0 +1,393 @@
+//! The planner of a machine: takes demands, chooses how to plan each by predicted time, and hands out activations.
+//!
+//! Every rank makes the same plan from the same demand: floats are added and multiplied in fixed order, ties go by number,
+//! nothing depends on clocks, addresses or hashing. After [`Planner::new`] nothing is allocated. Start at
+//! [`Planner::plan`], or at [`Planner::begin`] to get the first activation before the others are made.
+
+use super::bound::Bound;
+use super::cache::Cache;
+use super::demand::Demand;
+use super::fabric::Fabric;
+use super::net::Net;
+use super::pack::{Pack, Work};
+use super::peel::{Effort, Peel};
+use super::plan::{Chunk, Plan, PlanFault};
+use super::polish::Polish;
+use super::{fluid, handoff, rotate};
+use std::fmt;
+
+/// How a plan was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Strategy {
+    /// Activation by activation, by what relieves the most loaded resources.
+    Peel,
+    /// All lanes at once into rounds, longest first.
+    Pack,
+    /// A fixed order of peers.
+    Rotation,
+    /// Everything at once.
+    Fluid,
+    /// A kept plan with other volumes.
+    Cached,
+}
+
+impl Strategy {
+    /// All that can be asked for.
+    pub const ALL: [Self; 4] = [Self::Peel, Self::Pack, Self::Rotation, Self::Fluid];
+
+    /// In one word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Peel => "peel",
+            Self::Pack => "pack",
+            Self::Rotation => "rotation",
+            Self::Fluid => "fluid",
+            Self::Cached => "cached",
+        }
+    }
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A demand for another number of ranks than the machine has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrongRanks {
+    /// Of the demand.
+    pub demand: usize,
+    /// Of the machine.
+    pub machine: usize,
+}
+
+impl fmt::Display for WrongRanks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { demand, machine } = self;
+        write!(
+            f,
+            "the demand is for {demand} ranks, the machine has {machine}: give a row and a column for each rank"
+        )
+    }
+}
+
+impl std::error::Error for WrongRanks {}
+
+/// What a plan is predicted to take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// How it was made.
+    pub strategy: Strategy,
+    /// With a barrier before each activation, nanoseconds; of a fluid plan one activation.
+    pub barrier_ns: f64,
+    /// With resources handed on from lane to lane, nanoseconds: what is executed.
+    pub hand_off_ns: f64,
+}
+
+/// Ranks up to which a demand is peeled; more are packed.
+pub const PEEL_RANKS: usize = 64;
+/// Shortest load that is worth planning round by round, nanoseconds.
+const WORTH_PEELING: f32 = 300_000.0;
+/// Shortest load that is worth polishing, nanoseconds.
+const WORTH_POLISHING: f32 = 1_000_000.0;
+/// Ranks up to which plans are kept.
+const CACHE_RANKS: usize = 64;
+
+/// Plans for one machine, with all the memory they need. No clone: it would lose the room that is not in use.
+#[derive(Debug)]
+pub struct Planner {
+    net: Net,
+    nodes: usize,
+    groups: Vec<(usize, usize)>,
+    fluid: bool,
+    effort: Effort,
+    peel: Peel,
+    pack: Pack,
+    polish: Polish,
+    rotation: rotate::Room,
+    cache: Option<Cache>,
+    plan: Plan,
+    other: Plan,
+    free: Vec<f64>,
+    shared: Vec<f64>,
+    /// Activations handed out, and whether more of them are to be peeled.
+    handed: usize,
+    peeling: bool,
+    strategy: Strategy,
+    /// The plan made last is of channels: ports have one lane at a time.
+    rounds: bool,
+}
+
+impl Planner {
+    /// A planner for a machine, with full effort.
+    pub fn new(fabric: &Fabric) -> Self {
+        let net = Net::new(fabric);
+        let n = net.ranks;
+        let groups: Vec<_> = (0..fabric.groups())
+            .map(|g| fabric.group(g).ranks)
+            .map(|r| (r.start, r.end))
+            .collect();
+        let peeled = Peel::most_activations(&net);
+        let lanes = Pack::most_chunks(&net) + Peel::most_lanes(&net);
+        let rooms = lanes.min(Pack::most_chunks(&net) + peeled);
+        let kept = 6 * n * n + 64;
+        Self {
+            nodes: fabric.nodes(),
+            fluid: fabric.is_fluid(),
+            effort: Effort::for_ranks(n),
+            peel: Peel::new(&net, fabric.nodes(), |rank| fabric.egress(rank)),
+            pack: Pack::new(&net, &groups),
+            polish: Polish::new(&net, peeled, if n <= PEEL_RANKS { lanes } else { 0 }),
+            rotation: rotate::Room::new(&net, groups.len()),
+            cache: (n <= CACHE_RANKS).then(|| Cache::new(n, kept, kept)),
+            plan: Plan::with_room(lanes, rooms),
+            other: Plan::with_room(lanes, rooms),
+            free: vec![0.0; net.resources],
+            shared: vec![0.0; net.resources],
+            handed: 0,
+            peeling: false,
+            strategy: Strategy::Peel,
+            rounds: true,
+            groups,
+            net,
+        }
+    }
+
+    /// The same with another effort for peeling.
+    #[must_use]
+    pub fn with_effort(mut self, effort: Effort) -> Self {
+        self.effort = effort;
+        self
+    }
+
+    /// Ranks of the machine.
+    pub fn ranks(&self) -> usize {
+        self.net.ranks
+    }
+
+    /// Plans a demand by whatever is predicted to be fastest.
+    ///
+    /// # Errors
+    /// The demand is for another number of ranks.
+    pub fn plan(&mut self, demand: &Demand) -> Result<&Plan, WrongRanks> {
+        self.accepts(demand)?;
+        let strategy = self.first_choice(demand);
+        self.make(demand, strategy);
+        if matches!(strategy, Strategy::Peel | Strategy::Pack) {
+            self.prefer_rotation(demand);
+        }
+        self.handed = self.plan.len();
+        Ok(&self.plan)
+    }
+
+    /// Plans a demand in one way, however good it is.
+    ///
+    /// # Errors
+    /// The demand is for another number of ranks.
+    pub fn plan_by(&mut self, demand: &Demand, strategy: Strategy) -> Result<&Plan, WrongRanks> {
+        self.accepts(demand)?;
+        self.make(demand, strategy);
+        self.handed = self.plan.len();
+        Ok(&self.plan)
+    }
+
+    /// Plans a demand that looks like one of the last eight planned so; else as [`Planner::plan`], and keeps the plan.
+    ///
+    /// # Errors
+    /// The demand is for another number of ranks.
+    pub fn plan_cached(&mut self, demand: &Demand) -> Result<&Plan, WrongRanks> {
+        self.accepts(demand)?;
+        let cached = self
+            .cache
+            .as_mut()
+            .and_then(|cache| cache.find(demand.bytes(), &mut self.plan));
+        if let Some(rounds) = cached {
+            (self.strategy, self.rounds) = (Strategy::Cached, rounds);
+            self.handed = self.plan.len();
+            return Ok(&self.plan);
+        }
+        self.plan(demand)?;
+        if let Some(cache) = &mut self.cache {
+            cache.keep(demand.bytes(), &self.plan, self.rounds);
+        }
+        Ok(&self.plan)
+    }
+
+    /// Takes a demand whose activations [`Planner::advance`] hands out one by one.
+    ///
+    /// # Errors
+    /// The demand is for another number of ranks.
+    pub fn begin(&mut self, demand: &Demand) -> Result<(), WrongRanks> {
+        self.accepts(demand)?;
+        let strategy = self.first_choice(demand);
+        self.plan.clear();
+        self.handed = 0;
+        self.strategy = strategy;
+        self.rounds = strategy != Strategy::Fluid;
+        self.peeling = strategy == Strategy::Peel;
+        if self.peeling {
+            self.peel.begin(&self.net, demand, self.effort);
+        } else {
+            self.make(demand, strategy);
+            self.handed = 0;
+        }
+        Ok(())
+    }
+
+    /// The next activation of what [`Planner::begin`] took, made now; none when all bytes are handed out.
+    pub fn advance(&mut self) -> Option<&[Chunk]> {
+        if self.peeling && self.handed == self.plan.len() {
+            self.peeling = self.peel.step(&self.net, &mut self.plan);
+            if self.peeling && self.plan.len() == Peel::most_activations(&self.net) {
+                self.pack_rest();
+                self.peeling = false;
+            }
+        }
+        let at = self.handed;
+        (at < self.plan.len()).then(|| {
+            self.handed += 1;
+            self.plan.activation(at)
+        })
+    }
+
+    /// The plan made last.
+    pub fn last(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// How the plan made last was made, and what it is predicted to take.
+    pub fn predict(&mut self) -> Prediction {
+        let hand_off_ns = self.hand_off();
+        // Lanes that may not share wait for each other, barrier or not.
+        let barrier_ns = if self.rounds || self.fluid {
+            handoff::barrier(&self.net, &self.plan, &mut self.free)
+        } else {
+            hand_off_ns
+        };
+        Prediction {
+            strategy: self.strategy,
+            barrier_ns,
+            hand_off_ns,
+        }
+    }
+
+    /// Whether the plan made last keeps every invariant for a demand; it allocates.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn check(&self, demand: &Demand) -> Result<(), PlanFault> {
+        self.plan.check(&self.net, demand, self.rounds)
+    }
+
+    /// What no plan for a demand can beat; it allocates.
+    pub fn bound(&self, demand: &Demand) -> Bound {
+        Bound::of(&self.net, self.nodes, demand)
+    }
+
+    fn hand_off(&mut self) -> f64 {
+        handoff::hand_off(&self.net, &self.plan, self.rounds, &mut self.free, &mut self.shared)
+    }
+
+    fn accepts(&self, demand: &Demand) -> Result<(), WrongRanks> {
+        if demand.ranks() == self.net.ranks {
+            Ok(())
+        } else {
+            Err(WrongRanks {
+                demand: demand.ranks(),
+                machine: self.net.ranks,
+            })
+        }
+    }
+
+    /// What is tried first: nothing is planned for it.
+    fn first_choice(&mut self, demand: &Demand) -> Strategy {
+        if self.fluid {
+            return Strategy::Fluid;
+        }
+        self.free.fill(0.0);
+        let loads = &mut self.free;
+        for (pair, &bytes) in demand.bytes().iter().enumerate().filter(|(_, bytes)| **bytes > 0) {
+            let lane = self.net.first[pair] as usize;
+            for &r in self.net.uses(lane) {
+                loads[usize::from(r)] += bytes as f64 * f64::from(self.net.hold(lane, r));
+            }
+        }
+        let most = self.free.iter().fold(0.0, |a: f64, &b| a.max(b)) as f32;
+        match most {
+            _ if self.net.ranks > PEEL_RANKS => Strategy::Pack,
+            most if most < WORTH_PEELING => Strategy::Pack,
+            _ => Strategy::Peel,
+        }
+    }
+
+    fn make(&mut self, demand: &Demand, strategy: Strategy) {
+        self.plan.clear();
+        self.strategy = strategy;
+        self.rounds = strategy != Strategy::Fluid;
+        self.peeling = false;
+        match strategy {
+            Strategy::Peel | Strategy::Cached => {
+                self.peel.begin(&self.net, demand, self.effort);
+                while self.peel.step(&self.net, &mut self.plan) {
+                    if self.plan.len() == Peel::most_activations(&self.net) {
+                        self.pack_rest();
+                        break;
+                    }
+                }
+                if self.effort.swap && self.peel.busiest() >= WORTH_POLISHING {
+                    // The first activation is under way by then.
+                    self.polish.run(&self.net, &mut self.plan, 1);
+                }
+            }
+            Strategy::Pack => {
+                self.peel.begin(&self.net, demand, self.effort);
+                self.pack_rest();
+            }
+            Strategy::Rotation => {
+                rotate::rotation(
+                    &self.net,
+                    &self.groups,
+                    demand.bytes(),
+                    &mut self.rotation,
+                    &mut self.plan,
+                );
+            }
+            Strategy::Fluid => {
+                self.peel.begin(&self.net, demand, self.effort);
+                fluid::all(&self.net, demand.bytes(), self.peel.shares(), &mut self.plan);
+            }
+        }
+    }
+
+    fn pack_rest(&mut self) {
+        let work = Work {
+            whole: self.peel.whole(),
+            rem: self.peel.left(),
+            share: self.peel.shares(),
+            quantum: self.peel.quantum(),
+        };
+        let fans = self.net.ranks > PEEL_RANKS;
+        self.pack.run(&self.net, &work, fans, &mut self.plan);
+    }
+
+    /// Takes the rotation instead where it is predicted to be faster.
+    fn prefer_rotation(&mut self, demand: &Demand) {
+        let planned = self.hand_off();
+        self.other.clear();
+        rotate::rotation(
+            &self.net,
+            &self.groups,
+            demand.bytes(),
+            &mut self.rotation,
+            &mut self.other,
+        );
+        std::mem::swap(&mut self.plan, &mut self.other);
+        let rotated = self.hand_off();
+        if rotated < planned {
+            self.strategy = Strategy::Rotation;
+        } else {
+            std::mem::swap(&mut self.plan, &mut self.other);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! A fabric as flat tables: every lane's rate and resources side by side, for loops that run once an activation.
+//!
+//! It holds what [`Fabric`] says and nothing else; made once, never changed. Start at [`Net::new`].
+
+use super::fabric::Fabric;
+
+/// The lanes of all pairs. A lane is a pair and one of its paths.
+#[derive(Clone, Debug)]
+pub(super) struct Net {
+    pub ranks: usize,
+    pub resources: usize,
+    /// First lane of each pair `from * ranks + to`, and the number of lanes.
+    pub first: Vec<u32>,
+    /// Pair of each lane.
+    pub pair: Vec<u32>,
+    /// Time of a byte on each lane, nanoseconds.
+    pub inv: Vec<f32>,
+    /// Bytes in a nanosecond.
+    pub rate: Vec<f32>,
+    /// Where each lane's resources begin in `pool`, and the length of `pool`.
+    start: Vec<u32>,
+    pool: Vec<u16>,
+    /// How much of a lane's time a resource is busy with it: all, or a part if it carries several; of the fastest lane
+    /// where it is fluid.
+    pub share: Vec<f32>,
+    /// Time that a byte takes at a resource whatever the lane: of fluid resources, nanoseconds.
+    pub own: Vec<f32>,
+    /// Lanes a resource carries at a time.
+    pub slots: Vec<u16>,
+    /// Whether a resource is a rank's port, or stands for one: one lane at a time in a channel, even if it is fluid.
+    pub port: Vec<bool>,
+    /// Lanes of pairs of one node, for each source; all others of its lanes lead to other nodes.
+    pub local: Vec<(u32, u32)>,
+    /// Resources at the source's and at the destination's end of paths between nodes, where those paths are no pair's own.
+    pub ends: Option<Ends>,
+    /// Time lost with each activation under a barrier, and with each hand-off, nanoseconds.
+    pub alpha: f32,
+    pub alpha_h: f32,
+}
+
+/// What all single paths between nodes have in common: resources that depend on one rank only.
+#[derive(Clone, Debug)]
+pub(super) struct Ends {
+    /// First destination and lane of each run of lanes of a source that lead to consecutive ranks of other nodes.
+    pub runs: Vec<Vec<(u32, u32, u32)>>,
+    pub out: Vec<Vec<u16>>,
+    pub into: Vec<Vec<u16>>,
+    /// Ranks that have each resource at their sending, and at their receiving end.
+    pub senders: Vec<Vec<u32>>,
+    pub receivers: Vec<Vec<u32>>,
+    /// Rank `to`'s lane from `from` is `to` plus the first figure where its node comes first, else plus the second; it wraps.
+    pub bases: Vec<(u32, u32)>,
+    pub per_node: usize,
+}
+
+/// Slots of a resource that any number of lanes may use.
+pub(super) const UNLIMITED: u16 = u16::MAX;
+
+impl Net {
+    /// The tables of a fabric.
+    pub fn new(fabric: &Fabric) -> Self {
+        let (ranks, resources) = (fabric.ranks(), fabric.resources());
+        let mut net = Self {
+            ranks,
+            resources,
+            first: Vec::with_capacity(ranks * ranks + 1),
+            pair: Vec::new(),
+            inv: Vec::new(),
+            rate: Vec::new(),
+            start: vec![0],
+            pool: Vec::new(),
+            share: Vec::with_capacity(resources),
+            own: Vec::with_capacity(resources),
+            slots: Vec::with_capacity(resources),
+            port: vec![false; resources],
+            local: Vec::with_capacity(ranks),
+            ends: None,
+            alpha: fabric.alpha_ns() as f32,
+            alpha_h: fabric.alpha_h_ns() as f32,
+        };
+        for id in 0..resources {
+            let resource = fabric.resource(id as u32);
+            let slots = resource.slots();
+            // Of a fluid resource it is known when all rates are.
+            net.share.push(slots.map_or(0.0, |slots| 1.0 / slots as f32));
+            net.own.push(if slots.is_none() {
+                nanoseconds(resource.inv_fs)
+            } else {
+                0.0
+            });
+            net.slots.push(slots.map_or(UNLIMITED, |slots| slots as u16));
+        }
+        for rank in 0..ranks {
+            net.port[fabric.egress(rank) as usize] = true;
+            net.port[fabric.ingress(rank) as usize] = true;
+        }
+        for pair in 0..ranks * ranks {
+            net.first.push(net.inv.len() as u32);
+            let (from, to) = (pair / ranks, pair % ranks);
+            if from == to {
+                continue;
+            }
+            for class in 0..fabric.path_count(from, to) {
+                let path = fabric.path(from, to, class);
+                net.pair.push(pair as u32);
+                let inv = nanoseconds(path.inv_fs);
+                net.inv.push(inv);
+                net.rate.push(1.0 / inv);
+                net.pool.extend(path.resources().iter().map(|&id| id as u16));
+                net.start.push(net.pool.len() as u32);
+            }
+        }
+        net.first.push(net.inv.len() as u32);
+        for lane in 0..net.len() {
+            for &r in &net.pool[net.start[lane] as usize..net.start[lane + 1] as usize] {
+                let own = net.own[usize::from(r)];
+                if own > 0.0 {
+                    let share = &mut net.share[usize::from(r)];
+                    *share = share.max((own / net.inv[lane]).min(1.0));
+                }
+            }
+        }
+        // A path whose resources carry any number of lanes has ports all the same: its ends.
+        for lane in 0..net.len() {
+            let uses = net.start[lane] as usize..net.start[lane + 1] as usize;
+            let free = |r: &u16| net.slots[usize::from(*r)] == UNLIMITED && !net.port[usize::from(*r)];
+            if net.pool[uses.clone()].iter().all(free) {
+                for at in [uses.start, uses.end - 1] {
+                    net.port[usize::from(net.pool[at])] = true;
+                }
+            }
+        }
+        let per_node = fabric.ranks_per_node();
+        for from in 0..ranks {
+            let begin = from * ranks + from / per_node * per_node;
+            net.local.push((net.first[begin], net.first[begin + per_node]));
+        }
+        net.ends = net.find_ends(per_node);
+        net
+    }
+
+    /// The common ends of all paths between nodes, if each pair has one path and its resources are known by its ends.
+    fn find_ends(&self, per_node: usize) -> Option<Ends> {
+        let n = self.ranks;
+        let node = |rank: usize| rank / per_node;
+        let owner = |r: u16| usize::from(r) / (self.resources / (n / per_node));
+        let (mut out, mut into) = (vec![Vec::new(); n], vec![Vec::new(); n]);
+        for pair in (0..n * n).filter(|&pair| node(pair / n) != node(pair % n)) {
+            let (from, to) = (pair / n, pair % n);
+            let lanes = self.lanes(pair);
+            if lanes.len() != 1 {
+                return None;
+            }
+            let (source, rest): (Vec<u16>, Vec<u16>) =
+                self.uses(lanes.start).iter().partition(|&&r| owner(r) == node(from));
+            for (known, found) in [(&mut out[from], source), (&mut into[to], rest)] {
+                if known.is_empty() {
+                    *known = found;
+                } else if *known != found {
+                    return None;
+                }
+            }
+        }
+        let mut runs = vec![Vec::new(); n];
+        let mut bases = vec![(0, 0); n];
+        for (from, runs) in runs.iter_mut().enumerate() {
+            let begin = node(from) * per_node;
+            for (first, last) in [(0, begin), (begin + per_node, n)] {
+                if first < last {
+                    let lane = self.first[from * n + first];
+                    runs.push((first as u32, lane, (last - first) as u32));
+                    let base = lane.wrapping_sub(first as u32);
+                    *(if first == 0 {
+                        &mut bases[from].0
+                    } else {
+                        &mut bases[from].1
+                    }) = base;
+                }
+            }
+        }
+        let holders = |of: &[Vec<u16>]| {
+            let mut holders = vec![Vec::new(); self.resources];
+            for (rank, ids) in of.iter().enumerate() {
+                ids.iter().for_each(|&r| holders[usize::from(r)].push(rank as u32));
+            }
+            holders
+        };
+        Some(Ends {
+            senders: holders(&out),
+            receivers: holders(&into),
+            runs,
+            out,
+            into,
+            bases,
+            per_node,
+        })
+    }
+
+    /// The lanes of a pair.
+    #[inline]
+    pub fn lanes(&self, pair: usize) -> std::ops::Range<usize> {
+        self.first[pair] as usize..self.first[pair + 1] as usize
+    }
+
+    /// The resources of a lane.
+    #[inline]
+    pub fn uses(&self, lane: usize) -> &[u16] {
+        &self.pool[self.start[lane] as usize..self.start[lane + 1] as usize]
+    }
+
+    /// Time that a byte on a lane keeps a resource busy, nanoseconds.
+    #[inline]
+    pub fn hold(&self, lane: usize, resource: u16) -> f32 {
+        let own = self.own[usize::from(resource)];
+        if own > 0.0 {
+            own
+        } else {
+            self.inv[lane] * self.share[usize::from(resource)]
+        }
+    }
+
+    /// Number of lanes.
+    pub fn len(&self) -> usize {
+        self.inv.len()
+    }
+}
+
+fn nanoseconds(fs: u32) -> f32 {
+    fs as f32 * 1e-6
+}

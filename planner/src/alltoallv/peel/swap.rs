@@ -1,0 +1,151 @@
+//! Exchanges: a lane that was left out comes in for those that stand in its way, if the sum of weights rises.
+//!
+//! It keeps a selection feasible and maximal. Start at [`Peel::exchange`].
+
+use super::{NOBODY, Peel};
+use crate::alltoallv::net::Net;
+
+/// Fewest parts in a whole by which the sum of weights must rise.
+const GAIN: f32 = 1.0005;
+/// Ranks up to which idle ranks are looked at again after each exchange.
+const SMALL: usize = 16;
+
+impl Peel {
+    /// Copies the best selection into `selection` and improves it, one pass over all lanes.
+    pub(super) fn exchange(&mut self, net: &Net, cap: f32) {
+        self.release();
+        for at in 0..self.best.len() {
+            self.take(net, self.best[at] as usize);
+        }
+        let mut total: f32 = self.selection.iter().map(|&l| self.weight[l as usize]).sum();
+        if net.ranks <= SMALL {
+            for lane in 0..net.len() {
+                if self.weight[lane] > 0.0 {
+                    total = self.try_in(net, lane, total);
+                }
+            }
+            return;
+        }
+        let bar = self.most - cap;
+        for at in 0..self.order.len() {
+            let resource = usize::from(self.order[at]);
+            if self.load[resource] < bar {
+                break;
+            }
+            if self.owner[resource] != NOBODY {
+                continue;
+            }
+            total = self.try_users(net, resource, total);
+        }
+    }
+
+    /// Tries the lanes of a resource that nobody uses until one comes in.
+    fn try_users(&mut self, net: &Net, resource: usize, mut total: f32) -> f32 {
+        for user in self.user_start[resource]..self.user_start[resource + 1] {
+            let lane = self.users[user as usize] as usize;
+            if self.weight[lane] > 0.0 {
+                total = self.try_in(net, lane, total);
+                if self.owner[resource] != NOBODY {
+                    return total;
+                }
+            }
+        }
+        let Some(ends) = &net.ends else { return total };
+        for &from in &ends.senders[resource] {
+            for &(_, first, count) in &ends.runs[from as usize] {
+                for lane in first as usize..(first + count) as usize {
+                    if self.weight[lane] > 0.0 {
+                        total = self.try_in(net, lane, total);
+                        if self.owner[resource] != NOBODY {
+                            return total;
+                        }
+                    }
+                }
+            }
+        }
+        for &to in &ends.receivers[resource] {
+            let begin = to as usize / ends.per_node * ends.per_node;
+            for from in (0..begin).chain(begin + ends.per_node..net.ranks) {
+                let base = if from < begin {
+                    ends.bases[from].1
+                } else {
+                    ends.bases[from].0
+                };
+                let lane = base.wrapping_add(to) as usize;
+                if self.weight[lane] > 0.0 {
+                    total = self.try_in(net, lane, total);
+                    if self.owner[resource] != NOBODY {
+                        return total;
+                    }
+                }
+            }
+        }
+        total
+    }
+
+    /// Tries one lane; the sum of weights afterwards.
+    fn try_in(&mut self, net: &Net, lane: usize, total: f32) -> f32 {
+        let weight = self.weight[lane];
+        let mut against = [NOBODY; 16];
+        let mut count = 0;
+        let mut lost = 0.0;
+        for &r in net.uses(lane) {
+            let owner = self.owner[usize::from(r)];
+            if owner == lane as u32 {
+                return total;
+            }
+            if owner != NOBODY && self.limit[usize::from(r)] == 1 && !against[..count].contains(&owner) {
+                against[count] = owner;
+                count += 1;
+                lost += self.weight[owner as usize];
+            }
+        }
+        if lost > 2.0 * weight {
+            return total;
+        }
+        for &out in &against[..count] {
+            self.drop(net, out);
+        }
+        let kept = self.selection.len();
+        let back = |peel: &mut Self| {
+            while peel.selection.len() > kept {
+                let last = peel.selection[peel.selection.len() - 1];
+                peel.drop(net, last);
+            }
+            against[..count].iter().for_each(|&out| peel.take(net, out as usize));
+            total
+        };
+        if !self.fits(net, lane) {
+            // Slots that are full have no one owner.
+            return back(self);
+        }
+        self.take(net, lane);
+        let mut sum = total - lost + weight;
+        for &out in &against[..count] {
+            sum += self.refill(net, usize::from(net.uses(out as usize)[0]));
+        }
+        if net.ranks <= SMALL {
+            for at in 0..self.order.len() {
+                let resource = usize::from(self.order[at]);
+                if self.egress[resource] && self.owner[resource] == NOBODY {
+                    sum += self.refill(net, resource);
+                }
+            }
+        }
+        if sum > total * GAIN {
+            return sum;
+        }
+        back(self)
+    }
+
+    /// Takes the heaviest lane of a resource, if any fits; its weight.
+    fn refill(&mut self, net: &Net, resource: usize) -> f32 {
+        match self.heaviest(net, resource) {
+            Some(lane) => {
+                self.take(net, lane);
+                self.weight[lane]
+            }
+            None => 0.0,
+        }
+    }
+}

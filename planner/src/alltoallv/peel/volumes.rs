@@ -1,0 +1,159 @@
+//! How long an activation should last: the duration that takes most off the soft maximum of loads for its time.
+//!
+//! It only compares; bytes are set on commit. Start at [`Peel::durations`].
+
+use super::{Peel, larger, smaller};
+use crate::alltoallv::maths::{root64, to64};
+use crate::alltoallv::net::Net;
+
+/// Durations compared at once.
+const MANY: usize = 8;
+
+/// Room for one comparison.
+#[derive(Clone, Debug)]
+pub(super) struct Scratch {
+    /// What each duration takes off each resource's load.
+    served: Vec<[f32; MANY]>,
+    touched: Vec<u16>,
+    is_touched: Vec<bool>,
+    times: Vec<f32>,
+}
+
+impl Scratch {
+    pub fn new(resources: usize, lanes: usize) -> Self {
+        Self {
+            served: vec![[0.0; MANY]; resources],
+            touched: Vec::with_capacity(resources),
+            is_touched: vec![false; resources],
+            times: Vec::with_capacity(lanes),
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, r: u16, time: &[f32; MANY]) {
+        let at = usize::from(r);
+        if !self.is_touched[at] {
+            self.is_touched[at] = true;
+            self.touched.push(r);
+            self.served[at] = *time;
+        } else {
+            for (sum, time) in self.served[at].iter_mut().zip(time) {
+                *sum += time;
+            }
+        }
+    }
+}
+
+impl Peel {
+    /// The best utility of the selection and the duration that has it, nanoseconds.
+    pub(super) fn durations(&mut self, net: &Net, cap: f32) -> (f32, f32) {
+        if self.selection.is_empty() {
+            return (f32::MIN, 0.0);
+        }
+        let mut scratch = std::mem::take(&mut self.volumes);
+        let tried = if self.selection.len() == self.active.len() {
+            // Every pair left has its lane: a second activation would only cost.
+            [f32::MAX; MANY]
+        } else {
+            self.candidates(net, cap, &mut scratch.times)
+        };
+        let mut longest = [0.0f32; MANY];
+        for &lane in &self.selection {
+            let lane = lane as usize;
+            let pair = net.pair[lane] as usize;
+            let (rest, planned, inv, rate) = (self.rest[lane], self.share[lane], net.inv[lane], net.rate[lane]);
+            let (mut own, mut over) = ([0.0f32; MANY], [0.0f32; MANY]);
+            let mut any = false;
+            for k in 0..MANY {
+                let bytes = smaller(rest, tried[k] * rate);
+                let mine = smaller(bytes, planned);
+                own[k] = mine * inv;
+                over[k] = bytes - mine;
+                any |= over[k] > 0.0;
+                longest[k] = larger(longest[k], bytes * inv);
+            }
+            for &r in net.uses(lane) {
+                scratch.add(r, &own);
+            }
+            if any {
+                let lanes = net.lanes(pair);
+                let other = if lanes.len() > 1 { self.other(lanes, lane) } else { lane };
+                let inv = net.inv[other];
+                over.iter_mut().for_each(|x| *x *= inv);
+                for &r in net.uses(other) {
+                    scratch.add(r, &over);
+                }
+            }
+        }
+        let scale = 1.0 / self.most.max(f32::MIN_POSITIVE);
+        let mut all = 0.0;
+        let mut untouched = 0.0;
+        for (high, touched) in self.high.iter().zip(&scratch.is_touched) {
+            all += high;
+            untouched += if *touched { 0.0 } else { *high };
+        }
+        let mut after = [untouched; MANY];
+        for &r in &scratch.touched {
+            let at = usize::from(r);
+            scratch.is_touched[at] = false;
+            // Far below the largest load, a load counts for nothing.
+            if self.high[at] < 1e-12 {
+                continue;
+            }
+            let load = self.load[at] * scale;
+            let share = net.share[at] * scale;
+            for (after, served) in after.iter_mut().zip(&scratch.served[at]) {
+                let left = larger(load - served * share, 0.0);
+                *after += to64(left);
+            }
+        }
+        scratch.touched.clear();
+        self.volumes = scratch;
+        let before = root64(all);
+        let mut best = (f32::MIN, 0.0);
+        for k in 0..MANY {
+            let gained = (before - root64(after[k])) * self.most;
+            let utility = gained / (net.alpha + longest[k]);
+            if utility > best.0 {
+                best = (utility, tried[k]);
+            }
+        }
+        best
+    }
+
+    /// Durations to compare: times after which lanes of the selection would be done, and `cap`.
+    fn candidates(&self, net: &Net, cap: f32, times: &mut Vec<f32>) -> [f32; MANY] {
+        times.clear();
+        let (least, most) = (self.quantum / 3.0, 1.5 * cap);
+        let step = self.selection.len().div_ceil(16);
+        for &lane in self.selection.iter().step_by(step) {
+            let time = self.rest[lane as usize] * net.inv[lane as usize];
+            if time >= least && time <= most {
+                times.push(time);
+            }
+        }
+        for i in 1..times.len() {
+            let mut at = i;
+            while at > 0 && times[at - 1] > times[at] {
+                times.swap(at - 1, at);
+                at -= 1;
+            }
+        }
+        let mut tried = [cap; MANY];
+        let room = MANY - 1;
+        if times.len() <= room {
+            tried[1..=times.len()].copy_from_slice(times);
+        } else {
+            for (k, slot) in tried[1..].iter_mut().enumerate() {
+                *slot = times[k * (times.len() - 1) / (room - 1)];
+            }
+        }
+        tried
+    }
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self::new(0, 0)
+    }
+}

@@ -1,0 +1,83 @@
+//! A planner allocates nothing once it is made: an allocator that counts says so.
+//!
+//! The one test of this file runs by itself, so that no other test's allocations are counted.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use topoforge_planner::alltoallv::{Demand, Effort, Fabric, Kind, Planner, Strategy, TreeSpec};
+
+struct Counting;
+
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call goes to the system's allocator as it came; the counter touches no memory of the caller.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        CALLS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the pointer came from `alloc` above, that is from the system's allocator.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        CALLS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the pointer came from `alloc` above, and the caller keeps the contract of `realloc`.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn planning_allocates_nothing_after_set_up() {
+    let mut forward = TreeSpec::pcie_2x2x2().cluster(2);
+    forward.forward = true;
+    let machines = [
+        TreeSpec::pcie_2x2(),
+        TreeSpec::pcie_2x2x2(),
+        TreeSpec::pcie_2x2x2().cluster(4),
+        TreeSpec::pcie_2x2().cluster(17),
+        forward,
+        TreeSpec::crossbar(8, 400_000),
+    ];
+    for spec in machines {
+        let fabric = Fabric::new(&spec).expect("a machine");
+        let mut planner = Planner::new(&fabric);
+        let mut cheap = Planner::new(&fabric).with_effort(Effort::CHEAP);
+        let n = planner.ranks();
+        let mut demands = vec![Demand::zero(n), Demand::new(n, vec![1 << 40; n * n]).expect("a demand")];
+        for kind in [
+            Kind::Uniform,
+            Kind::Zipf(0.8),
+            Kind::Hot(0.5),
+            Kind::Sparse(0.6),
+            Kind::Random,
+        ] {
+            for bytes in [999, 1 << 28] {
+                demands.push(Demand::make(kind, n, bytes, 7).expect("a demand"));
+            }
+        }
+        let before = CALLS.load(Ordering::Relaxed);
+        for demand in &demands {
+            let mut lanes = planner.plan(demand).map_or(0, |plan| plan.lanes().len());
+            lanes += planner.plan_cached(demand).map_or(0, |plan| plan.lanes().len());
+            lanes += planner.plan_cached(demand).map_or(0, |plan| plan.lanes().len());
+            for strategy in Strategy::ALL {
+                lanes += planner.plan_by(demand, strategy).map_or(0, |plan| plan.lanes().len());
+                lanes += planner.predict().hand_off_ns as usize % 2;
+            }
+            lanes += usize::from(cheap.begin(demand).is_ok());
+            while let Some(activation) = cheap.advance() {
+                lanes += activation.len();
+            }
+            std::hint::black_box((lanes, planner.last().hash()));
+        }
+        let calls = CALLS.load(Ordering::Relaxed) - before;
+        assert_eq!(calls, 0, "{n} ranks: {calls} allocations");
+    }
+}

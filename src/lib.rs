@@ -82,6 +82,7 @@ pub mod driver;
 pub mod matching;
 pub mod nccl;
 pub mod probe;
+pub mod process;
 pub mod qualify;
 pub mod registry;
 pub mod routes;

@@ -2,6 +2,7 @@
 
 use crate::device::DeviceError;
 use crate::probe::ProbeError;
+use crate::process::JoinError;
 use crate::routes::RoutesError;
 use crate::tune::TuneError;
 use std::fmt;
@@ -31,6 +32,8 @@ pub enum CommError {
         /// Variant and reason.
         reasons: Vec<String>,
     },
+    /// Processes could not be joined: the rank at fault is named.
+    Join(JoinError),
     /// The device failed; a timeout names the missing peer. The communicator is dead.
     Device(DeviceError),
     /// Neither a compiled route nor a comparator can serve the call.
@@ -67,6 +70,7 @@ impl fmt::Display for CommError {
                 )
             }
             Self::Refused { reasons } => write!(f, "routes failed their proof: {}", reasons.join("; ")),
+            Self::Join(e) => e.fmt(f),
             Self::Device(e) => e.fmt(f),
             Self::Unserved { reason } | Self::Order { reason } | Self::Misuse { reason } => f.write_str(reason),
         }
@@ -78,6 +82,12 @@ impl std::error::Error for CommError {}
 impl From<DeviceError> for CommError {
     fn from(e: DeviceError) -> Self {
         Self::Device(e)
+    }
+}
+
+impl From<JoinError> for CommError {
+    fn from(e: JoinError) -> Self {
+        Self::Join(e)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Serving: all-reduce calls on the caller's streams, by the routes that were proven and timed at set-up.
 //!
-//! One process with a stream a rank. Set-up places a family ([`Site`]), proves and times its variants or reads a route
+//! One process with a stream a rank, or a process a rank joined by a [`Bootstrap`]. Set-up places a family ([`Site`]), proves and times its variants or reads a route
 //! table, and agrees on one table for all ranks; a call then only looks up a size and launches. What no route serves
 //! goes to NCCL, or in pieces to a compiled variant where there is no NCCL. Start at [`Communicator`].
 
@@ -17,6 +17,7 @@ mod id;
 mod op;
 mod options;
 mod order;
+mod process;
 mod raw;
 mod scalar;
 mod setup;
@@ -32,6 +33,10 @@ pub use options::{Changed, Options};
 pub use raw::StreamHandle;
 pub use scalar::{Dtype, Scalar};
 pub use site::Site;
+
+pub use crate::device::cuda::Way;
+pub use crate::process::bootstrap;
+pub use crate::process::{Bootstrap, JoinError};
 
 use crate::tune::CallTrace;
 use cudarc::driver::CudaStream;
@@ -64,6 +69,22 @@ impl Communicator {
     /// No family fits, the device fails, or the policy is strict and something is not as it was.
     pub fn from_streams(streams: &[Arc<CudaStream>], options: &Options) -> Result<Vec<Self>, CommError> {
         setup::cuda(streams, options)
+    }
+
+    /// Joins this process's stream with those of other processes, a rank each, as `bootstrap` brings them together.
+    ///
+    /// Every rank calls it with the same options. Proves and times routes together, or reads and proves
+    /// `options.routes`, which rank 0 writes. The bootstrap is used for set-up only.
+    ///
+    /// # Errors
+    /// As [`Communicator::from_streams`]; ranks that are missing, gone, or have another binary, other options or another
+    /// route table are named.
+    pub fn from_bootstrap(
+        stream: &Arc<CudaStream>,
+        bootstrap: &mut dyn Bootstrap,
+        options: &Options,
+    ) -> Result<Self, CommError> {
+        process::cuda(stream, bootstrap, options)
     }
 
     /// Joins `ranks` threads on the host executor: exact bits, no GPU, no meaningful times.

@@ -3,6 +3,7 @@
 //! Start at [`Options`].
 
 use super::CommError;
+use crate::device::cuda::Way;
 use crate::registry::{Partials, Registry};
 use crate::tune::{Compare, Payloads};
 use std::ffi::OsString;
@@ -45,6 +46,13 @@ pub struct Options {
     pub strict: bool,
     /// How long a wait may last.
     pub deadline: Duration,
+    /// How long set-up waits for another process, at each step.
+    pub patience: Duration,
+    /// Ranks of several processes may share a GPU. Proofs count then and times do not; GPUs take turns between processes,
+    /// so each exchange costs milliseconds.
+    pub shared_gpus: bool,
+    /// How device memory travels between processes; none for the best way that all ranks have.
+    pub share: Option<Way>,
     /// Count every all-reduce by its shape, and write the counts here when a communicator of rank 0 is dropped:
     /// `topoforge tune --from-trace` reads them. Costs a question to the driver a call.
     pub trace: Option<PathBuf>,
@@ -63,6 +71,9 @@ impl Default for Options {
             changed: Changed::Retune,
             strict: false,
             deadline: Duration::from_secs(30),
+            patience: Duration::from_secs(60),
+            shared_gpus: false,
+            share: None,
             trace: None,
         }
     }

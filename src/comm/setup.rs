@@ -6,7 +6,7 @@ use super::cuda::{CudaPart, Parts, Serving};
 use super::dispatch::{Dispatch, Range};
 use super::{Changed, CommError, Communicator, Options, Part, Site};
 use crate::device::cuda::CudaOptions;
-use crate::device::{Executor, Launch, Preparation, Prepared};
+use crate::device::{DeviceError, Executor, Launch, Preparation, Prepared};
 use crate::doctor::switches::Switches;
 use crate::driver::nccl::Communicators;
 use crate::qualify::QualifyPlan;
@@ -24,7 +24,7 @@ pub(super) fn cuda(streams: &[Arc<CudaStream>], options: &Options) -> Result<Vec
         deadline: options.deadline,
         ..CudaOptions::default()
     };
-    let mut site = Site::open(&options.registry, &devices, options.family.as_deref(), cuda_options)?;
+    let site = Site::open(&options.registry, &devices, options.family.as_deref(), cuda_options)?;
     if site.placement.len() != streams.len() {
         return Err(CommError::Misuse {
             reason: format!(
@@ -36,15 +36,38 @@ pub(super) fn cuda(streams: &[Arc<CudaStream>], options: &Options) -> Result<Vec
         });
     }
     // NCCL and its buffers before anything of ours can spin.
-    let wants_nccl = options.comparators.contains(&Compare::Nccl);
-    let nccl: Result<Arc<Communicators>, Arc<str>> = if wants_nccl {
-        Communicators::new(&devices)
-            .map(Arc::new)
-            .map_err(|e| e.to_string().into())
+    let nccl = wanted_nccl(options, || Communicators::new(&devices));
+    let table = match options.routes.as_ref().filter(|p| p.exists()) {
+        Some(path) => Some(Routes::read(path)?),
+        None => None,
+    };
+    let streams: Vec<_> = streams.iter().enumerate().collect();
+    serve(site, &streams, options, &nccl, table)
+}
+
+/// NCCL to fall back on, or why there is none.
+pub(super) type Fallback = Result<Arc<Communicators>, Arc<str>>;
+
+pub(super) fn wanted_nccl(options: &Options, make: impl FnOnce() -> Result<Communicators, DeviceError>) -> Fallback {
+    if options.comparators.contains(&Compare::Nccl) {
+        make().map(Arc::new).map_err(|e| e.to_string().into())
     } else {
         Err("it was not among the comparators asked for".into())
-    };
-    let (routes, mut notes) = routes(&mut site, options)?;
+    }
+}
+
+/// The communicators of this process's `streams`, each with the rank that it plays.
+pub(super) fn serve(
+    mut site: Site,
+    streams: &[(usize, &Arc<CudaStream>)],
+    options: &Options,
+    nccl: &Fallback,
+    table: Option<Routes>,
+) -> Result<Vec<Communicator>, CommError> {
+    let (routes, mut notes) = routes(&mut site, options, table)?;
+    site.agree_on(&routes)?;
+    // What measuring left behind goes before serving asks for its own.
+    site.executor.trim()?;
     let ranges = ranges(&routes);
     let serving = prepare(&mut site, &routes)?;
     let summary: Arc<str> = {
@@ -55,16 +78,23 @@ pub(super) fn cuda(streams: &[Arc<CudaStream>], options: &Options) -> Result<Vec
                 site.family.name, site.fit, site.placement
             ),
         );
-        if let Err(why) = &nccl {
+        if let Err(why) = nccl {
             notes.push(format!("no NCCL to fall back on: {why}"));
+        }
+        if let Some((way, device, host)) = site.executor.sharing() {
+            let (device, host) = (device >> 10, host >> 10);
+            notes.push(format!(
+                "a process a rank, memory shared by {way}: {device} KiB of the GPU, {host} KiB of the host"
+            ));
         }
         notes.join("\n").into()
     };
     let dead = Arc::new(AtomicBool::new(false));
-    let placement = site.placement.clone();
+    let placement: Arc<[usize]> = site.placement.clone().into();
     let executor = Arc::new(Mutex::new(site.executor));
     let mut communicators = Vec::new();
-    for (rank, stream) in streams.iter().enumerate() {
+    for (here, (rank, stream)) in streams.iter().enumerate() {
+        let rank = *rank;
         // Which of the family's ranks plays on this stream.
         let family_rank = placement.iter().position(|p| *p == rank).unwrap_or(rank);
         let parts = {
@@ -79,25 +109,25 @@ pub(super) fn cuda(streams: &[Arc<CudaStream>], options: &Options) -> Result<Vec
                     parts.push(None);
                     continue;
                 };
-                let kernel = executor.served(*id, family_rank)?;
+                let kernel = executor.served(*id, family_rank, &placement)?;
                 parts.push(Some(Serving { kernel, geometry }));
             }
             parts
         };
         let dispatch = Dispatch::new(ranges.clone());
         let parts = Parts {
-            stream: stream.clone(),
+            stream: (*stream).clone(),
             ranges: parts,
             nccl: nccl
                 .clone()
-                .and_then(|all| all.rank(rank).cloned().ok_or("no such rank".into())),
+                .and_then(|all| all.rank(here).cloned().ok_or("no such rank".into())),
             dead: dead.clone(),
             traced: options.trace.is_some(),
             keep: Box::new(executor.clone()),
         };
         communicators.push(Communicator {
             rank,
-            world: streams.len(),
+            world: placement.len(),
             part: Part::Cuda(Box::new(CudaPart::new(parts, &dispatch)?)),
             dispatch,
             summary: summary.clone(),
@@ -108,15 +138,14 @@ pub(super) fn cuda(streams: &[Arc<CudaStream>], options: &Options) -> Result<Vec
 }
 
 /// The table that serves, and what there is to say about it.
-fn routes(site: &mut Site, options: &Options) -> Result<(Routes, Vec<String>), CommError> {
+fn routes(site: &mut Site, options: &Options, table: Option<Routes>) -> Result<(Routes, Vec<String>), CommError> {
     let mut notes = Vec::new();
     let here = site.identity(options.partials);
     if Switches::here().off {
         notes.push("TOPOFORGE is off: the comparator serves everything".to_owned());
         return Ok((Routes::empty(here), notes));
     }
-    if let Some(path) = options.routes.as_ref().filter(|p| p.exists()) {
-        let mut read = Routes::read(path)?;
+    if let (Some(mut read), Some(path)) = (table, &options.routes) {
         let differences = read.identity().differences(&here);
         if differences.is_empty() {
             let dropped = requalify(&mut site.executor, site.family, &mut read, &QualifyPlan::quick());
@@ -165,7 +194,7 @@ fn routes(site: &mut Site, options: &Options) -> Result<(Routes, Vec<String>), C
         }
         Err(e) => return Err(e.into()),
     };
-    if let Some(path) = &options.routes {
+    if let Some(path) = options.routes.as_ref().filter(|_| site.writes) {
         made.write(path)?;
         notes.push(format!("routes written to {}", path.display()));
     }

@@ -1,4 +1,4 @@
-//! A family placed on GPUs of this process: what tuning and serving both start from.
+//! A family placed on GPUs, of this process or of a process a rank: what tuning and serving both start from.
 //!
 //! Probes, matches and opens the executor; proves and times nothing. Start at [`Site::open`].
 
@@ -8,9 +8,12 @@ use crate::device::{DeviceError, Executor};
 use crate::driver::nccl::Nccl;
 use crate::matching::match_families;
 use crate::planner::matching::{Devices, Kind, Options};
+use crate::planner::topology::{Link, Topology};
 use crate::probe::{LiveTopology, probe};
+use crate::process::JoinError;
+use crate::process::wire::hash;
 use crate::registry::{Element, Family, Memory, Partials, Registry};
-use crate::routes::{Identity, NcclIdentity};
+use crate::routes::{Identity, NcclIdentity, Routes};
 
 /// A family on GPUs.
 pub struct Site {
@@ -22,8 +25,44 @@ pub struct Site {
     pub executor: CudaExecutor,
     /// How well it fits, in words.
     pub fit: String,
-    live: LiveTopology,
-    kernel_set: String,
+    /// Whether this process writes route tables: the only one, or rank 0.
+    pub(super) writes: bool,
+    pub(super) facts: Facts,
+    pub(super) nccl: Option<NcclIdentity>,
+    pub(super) kernel_set: String,
+}
+
+/// What a table's identity takes from the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Facts {
+    pub driver: String,
+    pub layout: u64,
+}
+
+impl Facts {
+    /// Of the GPUs that take part; the others change nothing.
+    pub fn of(live: &LiveTopology, devices: &[usize]) -> Self {
+        let driver = live.driver.clone();
+        Self {
+            driver: driver.unwrap_or_else(|| format!("CUDA {}", live.cuda_version)),
+            layout: part(&live.topology, devices).layout_fingerprint(),
+        }
+    }
+}
+
+/// The machine with these ranks only, in this order.
+fn part(live: &Topology, devices: &[usize]) -> Topology {
+    let mut topology = Topology::new("part", devices.len());
+    for (from, a) in devices.iter().enumerate() {
+        for (to, b) in devices.iter().enumerate() {
+            if let Some(link) = live.link(*a, *b).filter(|_| from != to) {
+                topology = topology.with_link(Link { from, to, ..*link });
+            }
+        }
+    }
+    let numa: Option<Vec<_>> = devices.iter().map(|d| live.numa.get(*d).copied()).collect();
+    topology.numa = numa.unwrap_or_default();
+    topology
 }
 
 impl Site {
@@ -52,26 +91,51 @@ impl Site {
         Ok(Self {
             executor: CudaExecutor::new(&ordinals, ordinals.len(), options)?,
             family,
+            facts: Facts::of(&live, devices),
             placement,
             fit,
-            live,
+            writes: true,
+            nccl: nccl_here(),
             kernel_set: registry.kernel_set(),
         })
     }
 
     /// What a route table measured here depends on.
     pub fn identity(&self, partials: Partials) -> Identity {
-        let driver = self.live.driver.clone();
         Identity {
             kernel_set: self.kernel_set.clone(),
-            driver: driver.unwrap_or_else(|| format!("CUDA {}", self.live.cuda_version)),
-            nccl: nccl_here(),
+            driver: self.facts.driver.clone(),
+            nccl: self.nccl.clone(),
             gpus: self.executor.device().names.clone(),
-            layout: self.live.topology.layout_fingerprint(),
+            layout: self.facts.layout,
             element: Element::F16,
             partials,
             family: self.family.name.into(),
             placement: self.placement.clone(),
+        }
+    }
+
+    /// Makes sure that all ranks serve by the same table.
+    ///
+    /// # Errors
+    /// They do not: both hashes are named.
+    pub(super) fn agree_on(&self, routes: &Routes) -> Result<(), CommError> {
+        let own = hash(routes.to_text().as_bytes());
+        let all = self
+            .executor
+            .agree("the table of routes", Ok(own.to_le_bytes().to_vec()))?;
+        let number = |bytes: &Vec<u8>| bytes.as_slice().try_into().map_or(0, u64::from_le_bytes);
+        match all.iter().position(|bytes| number(bytes) != number(&all[0])) {
+            None => Ok(()),
+            Some(rank) => Err(CommError::Join(JoinError::Refused {
+                reason: format!(
+                    "rank {} made the table of routes {:016x}, rank {} {:016x}: ranks differ in what they measured",
+                    self.placement[0],
+                    number(&all[0]),
+                    self.placement.get(rank).copied().unwrap_or(rank),
+                    number(&all[rank])
+                ),
+            })),
         }
     }
 
@@ -83,7 +147,7 @@ impl Site {
 }
 
 /// The NCCL that a comparison would use, if there is one.
-fn nccl_here() -> Option<NcclIdentity> {
+pub(super) fn nccl_here() -> Option<NcclIdentity> {
     let version = Nccl::open().ok()?.version().ok()?;
     let (major, minor, patch) = (version / 10_000, version / 100 % 100, version % 100);
     let named = std::env::var("TOPOFORGE_NCCL").ok().filter(|p| !p.is_empty());
@@ -93,9 +157,9 @@ fn nccl_here() -> Option<NcclIdentity> {
     })
 }
 
-type Placed = (&'static Family, Vec<usize>, String);
+pub(super) type Placed = (&'static Family, Vec<usize>, String);
 
-fn by_name(registry: &Registry, name: &str, devices: usize) -> Result<Placed, CommError> {
+pub(super) fn by_name(registry: &Registry, name: &str, devices: usize) -> Result<Placed, CommError> {
     let family = registry.family(name).ok_or_else(|| CommError::NoFamily {
         reasons: vec![format!("{name}: not in this build, `topoforge families` lists what is")],
     })?;
@@ -109,7 +173,7 @@ fn by_name(registry: &Registry, name: &str, devices: usize) -> Result<Placed, Co
     Ok((family, placement, "named by the caller".into()))
 }
 
-fn nearest(registry: &Registry, live: &LiveTopology, devices: &[usize]) -> Result<Placed, CommError> {
+pub(super) fn nearest(registry: &Registry, live: &LiveTopology, devices: &[usize]) -> Result<Placed, CommError> {
     let options = Options {
         devices: Devices::These(devices.to_vec()),
         ..Options::default()

@@ -318,6 +318,13 @@ pub enum DeviceError {
     },
     /// The collective is dead since an earlier error.
     Poisoned,
+    /// A rank's process is gone or does not answer. Whatever it shared with others is dead.
+    Lost {
+        /// Which one, where it is known.
+        rank: Option<usize>,
+        /// What was going on.
+        reason: String,
+    },
     /// The driver refused a call.
     Driver {
         /// The driver's function.
@@ -373,7 +380,7 @@ impl fmt::Display for DeviceError {
             Self::Driver { call, code, hint: "" } => write!(f, "{call} failed with code {code}"),
             Self::Driver { call, code, hint } => write!(f, "{call} failed with code {code}: {hint}"),
             Self::KernelFault { reason } => write!(f, "kernel fault: {reason}"),
-            Self::Unavailable { reason } | Self::Misuse { reason } => f.write_str(reason),
+            Self::Lost { reason, .. } | Self::Unavailable { reason } | Self::Misuse { reason } => f.write_str(reason),
         }
     }
 }

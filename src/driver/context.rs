@@ -6,8 +6,8 @@
 use super::handles::{Driver, driver};
 use super::{DriverError, call};
 use crate::device::DeviceError;
-use cudarc::driver::CudaContext;
 use cudarc::driver::sys::CUcontext;
+use cudarc::driver::{CudaContext, CudaStream};
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
@@ -23,6 +23,10 @@ pub enum Attribute {
     CapabilityMinor = 76,
     /// Whether pinned host memory can be addressed by kernels.
     MapsHostMemory = 19,
+    /// Whether memory can be mapped piece by piece.
+    VirtualMemory = 102,
+    /// Whether such memory can be given away as a file descriptor.
+    ExportsDescriptors = 103,
 }
 
 /// Attributes of an ordered pair of devices by the driver's numbers.
@@ -79,6 +83,11 @@ impl Device {
             ordinal,
             handle,
         })
+    }
+
+    /// The driver's own number.
+    pub(crate) const fn number(self) -> c_int {
+        self.handle
     }
 
     /// CUDA's number of it.
@@ -211,6 +220,18 @@ impl Context {
         call!(driver.set_current(self.handle()))
     }
 
+    /// Bytes of device memory that are free, and that there are.
+    ///
+    /// # Errors
+    /// The driver refuses.
+    pub fn memory(&self) -> Result<(u64, u64), DriverError> {
+        self.bind()?;
+        let (mut free, mut all) = (0, 0);
+        let driver = self.driver;
+        super::call_if_there!(driver.memory_info(&mut free, &mut all) as "cuMemGetInfo_v2")?;
+        Ok((free as u64, all as u64))
+    }
+
     /// Waits, without bound, until everything on the device has ended. Not while a collective is in flight.
     ///
     /// # Errors
@@ -220,6 +241,22 @@ impl Context {
         let driver = self.driver;
         call!(driver.synchronise())
     }
+}
+
+/// A new stream on a device's primary context, for a program that uses no other: slices record no events, which captures
+/// could not hold.
+///
+/// # Errors
+/// No driver, no such device, or it refuses.
+pub fn stream_without_events(ordinal: usize) -> Result<Arc<CudaStream>, DeviceError> {
+    let context = Context::new(ordinal)?;
+    // SAFETY: the caller's slices are used on this one stream only, so nothing depends on events between streams.
+    unsafe { context.primary.disable_event_tracking() };
+    let stream = context.primary.new_stream().map_err(|e| DriverError {
+        call: "cuStreamCreate",
+        code: e.0 as i32,
+    })?;
+    Ok(stream)
 }
 
 #[cfg(test)]

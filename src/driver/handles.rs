@@ -129,6 +129,23 @@ table! {
             *const super::launch::LaunchConfig, CUfunction, *mut *mut c_void, *mut *mut c_void
         );
         function_load = "cuFuncLoad"(CUfunction);
+        host_register = "cuMemHostRegister_v2"(*mut c_void, usize, c_uint);
+        host_unregister = "cuMemHostUnregister"(*mut c_void);
+        memory_create = "cuMemCreate"(*mut u64, usize, *const super::vmm::Properties, u64);
+        memory_release = "cuMemRelease"(u64);
+        memory_export = "cuMemExportToShareableHandle"(*mut c_void, u64, c_int, u64);
+        memory_import = "cuMemImportFromShareableHandle"(*mut u64, *mut c_void, c_int);
+        memory_granularity = "cuMemGetAllocationGranularity"(*mut usize, *const super::vmm::Properties, c_int);
+        address_reserve = "cuMemAddressReserve"(*mut u64, usize, usize, u64, u64);
+        address_free = "cuMemAddressFree"(u64, usize);
+        memory_map = "cuMemMap"(u64, usize, usize, u64, u64);
+        memory_unmap = "cuMemUnmap"(u64, usize);
+        memory_access = "cuMemSetAccess"(u64, usize, *const super::vmm::Access, usize);
+        ipc_export = "cuIpcGetMemHandle"(*mut super::ipc::Handle, u64);
+        ipc_open = "cuIpcOpenMemHandle_v2"(*mut u64, super::ipc::Handle, c_uint);
+        ipc_close = "cuIpcCloseMemHandle"(u64);
+        address_range = "cuMemGetAddressRange_v2"(*mut u64, *mut usize, u64);
+        memory_info = "cuMemGetInfo_v2"(*mut usize, *mut usize);
     }
 }
 

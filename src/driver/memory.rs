@@ -4,7 +4,8 @@
 //! is freed while a collective is in flight. Start at [`DeviceBuffer`].
 
 use super::context::Context;
-use super::{DriverError, call};
+use super::memfd::SharedMemory;
+use super::{DriverError, call, call_if_there};
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -134,6 +135,53 @@ impl Drop for MappedHost {
         let driver = self.context.driver;
         if self.context.bind().is_ok() {
             let _ = call!(driver.host_free(self.pointer));
+        }
+    }
+}
+
+/// Memory that processes share, registered so that kernels of this process's devices may address it too.
+pub struct RegisteredHost {
+    context: Arc<Context>,
+    memory: Arc<SharedMemory>,
+    address: u64,
+}
+
+impl RegisteredHost {
+    /// Registers the whole of it.
+    ///
+    /// # Errors
+    /// The driver refuses, as in some containers.
+    pub fn new(context: &Arc<Context>, memory: SharedMemory) -> Result<Self, DriverError> {
+        context.bind()?;
+        let driver = context.driver;
+        let pointer = memory.address() as usize as *mut c_void;
+        call_if_there!(driver.host_register(pointer, memory.bytes(), PORTABLE_AND_MAPPED) as "cuMemHostRegister_v2")?;
+        let mut registered = Self {
+            context: context.clone(),
+            memory: Arc::new(memory),
+            address: 0,
+        };
+        call!(driver.host_device_pointer(&mut registered.address, pointer, 0))?;
+        Ok(registered)
+    }
+
+    /// First byte as kernels address it.
+    pub const fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// The same bytes for the processor.
+    pub const fn memory(&self) -> &Arc<SharedMemory> {
+        &self.memory
+    }
+}
+
+impl Drop for RegisteredHost {
+    fn drop(&mut self) {
+        let driver = self.context.driver;
+        if self.context.bind().is_ok() {
+            let pointer = self.memory.address() as usize as *mut c_void;
+            let _ = call_if_there!(driver.host_unregister(pointer) as "cuMemHostUnregister");
         }
     }
 }

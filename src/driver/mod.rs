@@ -9,15 +9,19 @@ pub mod context;
 pub mod event;
 pub mod graph;
 pub mod handles;
+pub mod ipc;
 pub mod launch;
+pub mod memfd;
 pub mod memory;
 pub mod module;
 pub mod nccl;
 pub mod nccl_rank;
 pub mod nvml;
 pub mod peer;
+pub mod socket;
 pub mod stream;
 pub(crate) mod user_stream;
+pub mod vmm;
 
 use crate::device::DeviceError;
 use std::fmt;
@@ -82,6 +86,18 @@ macro_rules! call {
     }};
 }
 pub(crate) use call;
+
+/// As [`call!`] for an entry that older drivers lack: code 801 then, as for what a driver does not support.
+macro_rules! call_if_there {
+    ($table:ident.$field:ident($($argument:expr),* $(,)?) as $name:literal) => {
+        match &$table.$field {
+            // SAFETY: as in `call!`.
+            Some(entry) => $crate::driver::check(entry.name, unsafe { (entry.function)($($argument),*) }),
+            None => Err($crate::driver::DriverError { call: $name, code: 801 }),
+        }
+    };
+}
+pub(crate) use call_if_there;
 
 const fn cuda_hint(code: i32) -> &'static str {
     match code {

@@ -3,6 +3,7 @@
 //! NCCL is what we compare with and fall back on; it is never linked. `TOPOFORGE_NCCL` names the library where the loader
 //! does not find `libnccl.so.2`. Start at [`Communicators::new`].
 
+use super::context::Context;
 use super::handles::{open, table};
 use super::nccl_rank::NcclRank;
 use super::stream::Stream;
@@ -13,6 +14,8 @@ use libloading::Library;
 use once_cell::sync::OnceCell;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
 
 pub(super) type Comm = *mut c_void;
 
@@ -158,6 +161,54 @@ impl Communicators {
             nccl,
             ranks: ranks.collect(),
         })
+    }
+
+    /// One rank of a communicator over processes; it is the only one here. `id` is one rank's [`NcclRank::unique_id`].
+    /// Waits at most `patience`, and no longer than there is hope; what NCCL still does then goes on behind our back until
+    /// it notices.
+    ///
+    /// # Errors
+    /// NCCL refuses, or ranks are missing.
+    pub fn join(
+        context: &Arc<Context>,
+        (rank, world): (usize, usize),
+        id: &[u8],
+        patience: Duration,
+        hopeless: impl Fn() -> bool,
+    ) -> Result<Self, DeviceError> {
+        let nccl = Nccl::open()?;
+        let id: [u8; 128] = id.try_into().map_err(|_| DeviceError::Misuse {
+            reason: format!("an NCCL id has 128 bytes, not {}", id.len()),
+        })?;
+        let (done, outcome) = channel();
+        let context = context.clone();
+        let join = move || {
+            // NCCL takes the thread's device.
+            let made = context.bind().map_err(DeviceError::from);
+            // Nobody hears it any more after the deadline.
+            let _ = done.send(made.and_then(|()| NcclRank::join(&id, rank, world)));
+        };
+        let unavailable = |reason: String| DeviceError::Unavailable { reason };
+        std::thread::Builder::new()
+            .name("topoforge-nccl".into())
+            .spawn(join)
+            .map_err(|e| unavailable(format!("no thread for NCCL: {e}")))?;
+        let end = Instant::now() + patience;
+        loop {
+            match outcome.recv_timeout(Duration::from_millis(20)) {
+                Ok(made) => {
+                    let ranks = vec![Arc::new(made?)];
+                    return Ok(Self { nccl, ranks });
+                }
+                Err(RecvTimeoutError::Timeout) if Instant::now() < end && !hopeless() => {}
+                Err(_) => return Err(unavailable("NCCL did not join the ranks in time".to_owned())),
+            }
+        }
+    }
+
+    /// Ends kernels that wait for a rank that is gone. Later calls are refused.
+    pub fn abort(&self) {
+        self.ranks.iter().for_each(|rank| rank.abort());
     }
 
     /// Each rank's own communicator, which may outlive this.

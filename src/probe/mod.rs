@@ -159,10 +159,79 @@ pub fn probe() -> Result<LiveTopology, ProbeError> {
         let reason = "no GPU is visible: check CUDA_VISIBLE_DEVICES".to_owned();
         return Err(ProbeError::NoGpu { reason });
     }
+    let mut known = Vec::new();
+    for ordinal in 0..count {
+        let device = Device::new(ordinal)?;
+        known.push(KnownGpu::of(device)?);
+    }
+    survey(&known)
+}
+
+/// Asks the machine about GPUs that other processes use and perhaps only they see: joined by UUID and PCI address, in
+/// this order. Links of a GPU that this process does not see are what NVML and `/sys` say; where they say nothing, peer
+/// access is assumed and warned of.
+///
+/// # Errors
+/// As [`probe`].
+pub fn probe_these(gpus: &[KnownGpu]) -> Result<LiveTopology, ProbeError> {
+    let mut visible = Vec::new();
+    for ordinal in 0..Device::count()? {
+        visible.push(KnownGpu::of(Device::new(ordinal)?)?);
+    }
+    let mut known = gpus.to_vec();
+    for gpu in &mut known {
+        gpu.device = visible.iter().find(|v| v.uuid == gpu.uuid).and_then(|v| v.device);
+    }
+    survey(&known)
+}
+
+/// A GPU by what it is called everywhere.
+#[derive(Clone)]
+pub struct KnownGpu {
+    /// As this process sees it, if it does.
+    device: Option<Device>,
+    /// E.g. `NVIDIA H200`.
+    pub name: String,
+    /// The sixteen bytes behind `GPU-…`.
+    pub uuid: [u8; 16],
+    /// PCI address, e.g. `0000:1B:00.0`.
+    pub pci: String,
+    /// Compute capability, e.g. 90.
+    pub arch: u32,
+}
+
+impl KnownGpu {
+    /// Of another process.
+    pub const fn elsewhere(name: String, uuid: [u8; 16], pci: String, arch: u32) -> Self {
+        Self {
+            device: None,
+            name,
+            uuid,
+            pci,
+            arch,
+        }
+    }
+
+    /// A visible one.
+    ///
+    /// # Errors
+    /// The driver refuses.
+    pub fn of(device: Device) -> Result<Self, DriverError> {
+        Ok(Self {
+            name: device.name()?,
+            uuid: device.uuid()?,
+            pci: device.pci()?,
+            arch: device.arch()?,
+            device: Some(device),
+        })
+    }
+}
+
+fn survey(known: &[KnownGpu]) -> Result<LiveTopology, ProbeError> {
+    let count = known.len();
     if count > MAX_RANKS {
         return Err(ProbeError::TooManyGpus { count });
     }
-    let devices = (0..count).map(Device::new).collect::<Result<Vec<_>, _>>()?;
     let mut warnings = Vec::new();
     let nvml = Nvml::open()
         .map_err(|e| warnings.push(format!("without NVML link classes are guesses ({e})")))
@@ -171,21 +240,19 @@ pub fn probe() -> Result<LiveTopology, ProbeError> {
     let sysfs = Sysfs::live();
     let mut gpus = Vec::new();
     let mut seen = Vec::new();
-    for device in devices.iter().copied() {
-        let pci = device.pci()?;
+    for (ordinal, gpu) in known.iter().enumerate() {
+        let pci = gpu.pci.clone();
         let known = nvml.and_then(|nvml| {
             let found = nvml.device(&pci);
             found
-                .map_err(|e| warnings.push(format!("GPU {} ({pci}): {e}", device.ordinal())))
+                .map_err(|e| warnings.push(format!("GPU {ordinal} ({pci}): {e}")))
                 .ok()
         });
         gpus.push(LiveGpu {
-            ordinal: device.ordinal(),
-            name: device.name()?,
-            uuid: known
-                .and_then(|n| n.uuid().ok())
-                .map_or_else(|| device.uuid().map(uuid_text), Ok)?,
-            arch: device.arch()?,
+            ordinal,
+            name: gpu.name.clone(),
+            uuid: known.and_then(|n| n.uuid().ok()).unwrap_or_else(|| uuid_text(gpu.uuid)),
+            arch: gpu.arch,
             max_pcie: (known.and_then(|n| n.max_pcie().ok()))
                 .or_else(|| PciAddress::parse(&pci).and_then(|at| sysfs.max_pcie(at))),
             pci,
@@ -202,19 +269,36 @@ pub fn probe() -> Result<LiveTopology, ProbeError> {
             links: nvml.map(NvmlDevice::active_links).unwrap_or_default(),
         })
         .collect();
-    let ranks_of_pairs = performance_ranks(&devices)?;
+    let ranks_of_pairs = performance_ranks(known)?;
     let tree = |a: usize, b: usize| ranks[a].pci.zip(ranks[b].pci).and_then(|(a, b)| sysfs.ancestor(a, b));
     let mut topology = Topology::new("live", count);
-    for (from, a) in devices.iter().enumerate() {
-        for (to, b) in devices.iter().enumerate().filter(|(to, _)| *to != from) {
+    for (from, a) in known.iter().enumerate() {
+        for (to, b) in known.iter().enumerate().filter(|(to, _)| *to != from) {
             let nvml = seen[from].zip(seen[to]);
+            let both = a.device.zip(b.device);
+            let (read, write) = (
+                nvml.and_then(|(a, b)| a.p2p(b, P2p::Read).ok()),
+                nvml.and_then(|(a, b)| a.p2p(b, P2p::Write).ok()),
+            );
             let evidence = Evidence {
-                access: a.can_access(*b)?,
-                read: nvml.and_then(|(a, b)| a.p2p(b, P2p::Read).ok()),
-                write: nvml.and_then(|(a, b)| a.p2p(b, P2p::Write).ok()),
+                access: match both {
+                    _ if a.uuid == b.uuid => false,
+                    Some((a, b)) => a.can_access(b)?,
+                    None => {
+                        if write.is_none() {
+                            let text =
+                                "peer access is assumed, since one of them is not visible here and NVML is silent";
+                            warnings.push(format!("GPUs {from} and {to}: {text}"));
+                        }
+                        read.unwrap_or(true) || write.unwrap_or(true)
+                    }
+                },
+                read,
+                write,
                 nvlink: nvml.and_then(|(a, b)| a.p2p(b, P2p::NvLink).ok()),
                 ancestor: worse(nvml.and_then(|(a, b)| ancestor(a, b)), tree(from, to)),
-                native_atomics: a.pair_attribute(PairAttribute::NativeAtomics, *b).is_ok_and(|v| v != 0),
+                native_atomics: both
+                    .is_some_and(|(a, b)| a.pair_attribute(PairAttribute::NativeAtomics, b).is_ok_and(|v| v != 0)),
                 performance: ranks_of_pairs[from * count + to],
             };
             let (link, warning) = link(from, to, &ranks, &evidence);
@@ -270,15 +354,15 @@ fn ancestor(a: NvmlDevice, b: NvmlDevice) -> Option<Ancestor> {
 }
 
 /// Per ordered pair how many better ranks this machine's pairs have: 0 is the best.
-fn performance_ranks(devices: &[Device]) -> Result<Vec<usize>, DriverError> {
+fn performance_ranks(known: &[KnownGpu]) -> Result<Vec<usize>, DriverError> {
     let mut raw = Vec::new();
-    for a in devices {
-        for b in devices {
-            let same = a.ordinal() == b.ordinal();
-            raw.push(if same {
-                None
-            } else {
-                Some(a.pair_attribute(PairAttribute::PerformanceRank, *b)?)
+    for a in known {
+        for b in known {
+            raw.push(match (a.device, b.device) {
+                (Some(from), Some(to)) if a.uuid != b.uuid => {
+                    Some(from.pair_attribute(PairAttribute::PerformanceRank, to)?)
+                }
+                _ => None,
             });
         }
     }

@@ -6,6 +6,7 @@ use crate::device::{Choice, Virtual};
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use topoforge::device::Launch;
+use topoforge::device::cuda::Way;
 use topoforge::registry::Partials;
 use topoforge::tune::payloads::parse_size;
 use topoforge::tune::{Compare, Payloads};
@@ -52,6 +53,10 @@ pub enum Command {
     Floor(FloorArgs),
     /// Say which family fits the live machine or a descriptor
     Match(MatchArgs),
+    /// Run one rank of a group of processes, as torchrun or `topoforge launch` starts it, and check its sums
+    Rank(RankArgs),
+    /// Start a `topoforge rank` for each rank on this machine and wait for all
+    Launch(LaunchArgs),
     /// Fingerprint the live machine, or read what other tools say about one
     Probe(ProbeArgs),
     /// Say in plain words which family fits, why the others do not, and what would have to change
@@ -216,6 +221,83 @@ pub struct FloorArgs {
     pub payloads: Option<Payloads>,
 }
 
+/// `topoforge rank`
+#[derive(Debug, clap::Args)]
+pub struct RankArgs {
+    /// CUDA's number of the GPU [default: the only visible one, else LOCAL_RANK]
+    #[arg(long, value_name = "N")]
+    pub gpu: Option<usize>,
+    /// A family's name [default: the one that fits the ranks' GPUs]
+    #[arg(long, value_name = "NAME")]
+    pub family: Option<String>,
+    /// Payloads a rank that are tuned [default: 1,5,10,25,40,80KiB]
+    #[arg(long, value_name = "LIST")]
+    pub payloads: Option<Payloads>,
+    /// The type in which sums are rounded
+    #[arg(long, value_name = "f16|f32", default_value = "f16", value_parser = partials)]
+    pub partials: Partials,
+    /// What must be beaten: nccl, pull (the peer-read kernels) or none [default: nccl,pull]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub comparator: Vec<CompareArg>,
+    /// A table of routes to read, or for rank 0 to write where there is none
+    #[arg(long, value_name = "FILE")]
+    pub routes: Option<PathBuf>,
+    /// Let ranks share a GPU; times then mean nothing
+    #[arg(long)]
+    pub shared_gpus: bool,
+    /// How device memory travels between processes: vmm, ipc or staged [default: the best that all ranks have]
+    #[arg(long, value_name = "WAY", value_parser = way)]
+    pub share: Option<Way>,
+    /// Seconds that a kernel may wait for another rank
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = seconds)]
+    pub deadline: f64,
+    /// Seconds that set-up waits for another process
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = seconds)]
+    pub patience: f64,
+    /// Calls whose sums are checked, in each group
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    pub calls: usize,
+    /// How often a group is made and left again
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub cycles: usize,
+    /// Groups of different names do not meet
+    #[arg(long, value_name = "NAME", default_value = "")]
+    pub group: String,
+}
+
+impl RankArgs {
+    /// The library's list.
+    pub fn comparators(&self) -> Vec<Compare> {
+        if self.comparator.is_empty() {
+            return vec![Compare::Nccl, Compare::Pull];
+        }
+        self.comparator.iter().map(|c| (*c).into()).collect()
+    }
+}
+
+/// `topoforge launch`
+#[derive(Debug, clap::Args)]
+pub struct LaunchArgs {
+    /// How many ranks
+    #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub processes: u8,
+    /// GPUs by CUDA's numbers, rank by rank, from the beginning again where there are too few [default: each rank its own]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub gpus: Option<Vec<usize>>,
+    /// Show each rank its own GPU only, by CUDA_VISIBLE_DEVICES
+    #[arg(long, requires = "gpus")]
+    pub masked: bool,
+    /// Runs of different ports do not meet
+    #[arg(long, value_name = "PORT", default_value_t = 29500)]
+    pub port: u16,
+    /// Seconds that the others may take to end once a rank has failed; then they are killed
+    #[arg(long, value_name = "SECONDS", default_value_t = 120.0, value_parser = seconds)]
+    pub grace: f64,
+    /// What each `topoforge rank` is told, behind --
+    #[arg(last = true, value_name = "ARGUMENTS OF RANK")]
+    pub rest: Vec<String>,
+}
+
 /// `topoforge match`
 #[derive(Debug, clap::Args)]
 pub struct MatchArgs {
@@ -343,6 +425,17 @@ fn ends(text: &str) -> Result<[usize; 2], String> {
 fn seed(text: &str) -> Result<u32, String> {
     text.parse()
         .map_err(|_| format!("`{text}` is no seed: write a whole number from 0 to {}", u32::MAX))
+}
+
+fn way(text: &str) -> Result<Way, String> {
+    let all = [Way::Descriptors, Way::Ipc, Way::Staged];
+    let named = all.into_iter().find(|w| w.name() == text);
+    named.ok_or_else(|| format!("`{text}` is no way of sharing memory: write vmm, ipc or staged"))
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|s: &f64| *s > 0.0 && *s <= 86_400.0);
+    number.ok_or_else(|| format!("`{text}` is no number of seconds above 0 and up to a day"))
 }
 
 fn partials(text: &str) -> Result<Partials, String> {

@@ -237,6 +237,7 @@ impl Place {
                     staged: family.variants.iter().all(|v| v.memory == Memory::Host),
                     // Proofs make ranks late by milliseconds; planted faults run into the deadline, each once.
                     deadline: Duration::from_secs(2),
+                    ..CudaOptions::default()
                 };
                 Ok(vec![Box::new(CudaExecutor::new(devices, ranks, options)?)])
             }

@@ -26,6 +26,11 @@ impl Failure {
         Self::Usage(vec![line.into()])
     }
 
+    /// A fault of usage that the library words.
+    pub fn usage_of(line: impl ToString) -> Self {
+        Self::usage(line.to_string())
+    }
+
     /// A fault of machine or build in one line.
     pub fn work(line: impl ToString) -> Self {
         Self::Work(vec![line.to_string()])

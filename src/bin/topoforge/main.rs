@@ -56,6 +56,8 @@ fn run(command: &Command, output: &mut Output) -> Result<Outcome, Failure> {
         Command::Tune(args) => commands::tune::run(args, output),
         Command::Bench(args) => commands::bench::run(args, output),
         Command::Floor(args) => commands::floor::run(args, output),
+        Command::Rank(args) => commands::rank::run(args, output),
+        Command::Launch(args) => commands::launch::run(args, output),
     }
 }
 

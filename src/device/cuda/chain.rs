@@ -4,7 +4,6 @@
 //! poisoned before and fenced by guards that are checked after. Start at [`run`].
 
 use super::collective::{Collective, Work};
-use super::gpu::Rank;
 use super::machine::Machine;
 use super::nodes::Mix;
 use crate::device::{Chain, DeviceError, Mode, Outputs};
@@ -97,7 +96,7 @@ pub(super) fn run(machine: &mut Machine, collective: &Collective, chain: &Chain<
     let calls = u64::from(chain.calls);
     machine.reserve(arena.pitch, calls * arena.pitch)?;
     let machine = &*machine;
-    for (rank, input) in machine.ranks.iter().zip(chain.inputs) {
+    for (rank, input) in machine.ranks.iter().zip(chain.inputs.iter().skip(machine.first)) {
         rank.stream.fill(rank.input.address(), POISON, arena.pitch)?;
         rank.stream.upload(rank.input.address() + arena.at(0), input)?;
     }
@@ -109,7 +108,7 @@ pub(super) fn run(machine: &mut Machine, collective: &Collective, chain: &Chain<
             let enqueued = enqueue(machine, &collective.work, chain, arena);
             // Also after a failure: what was launched must end before anything else happens.
             let settled = machine.settle(allowed);
-            collective.work.verdict()?;
+            collective.work.verdict(machine)?;
             enqueued?;
             settled?;
             collect(machine, arena, calls, &mut outputs)?;
@@ -123,10 +122,10 @@ pub(super) fn run(machine: &mut Machine, collective: &Collective, chain: &Chain<
                 if machine.wedged() {
                     // Destroying them would wait for a kernel that never ends.
                     std::mem::forget(graphs);
-                    collective.work.verdict()?;
+                    collective.work.verdict(machine)?;
                     return settled.map(|()| outputs);
                 }
-                collective.work.verdict()?;
+                collective.work.verdict(machine)?;
                 launched?;
                 settled?;
                 collect(machine, arena, calls, &mut outputs)?;
@@ -150,7 +149,8 @@ fn poison(machine: &Machine, arena: Arena, calls: u64) -> Result<(), DeviceError
     for rank in &machine.ranks {
         rank.stream.fill(rank.output.address(), POISON, calls * arena.pitch)?;
     }
-    machine.synchronise()
+    let done = machine.synchronise();
+    machine.agree("poisoned outputs", done.map(|()| Vec::new())).map(|_| ())
 }
 
 /// The operations of a chain, call by call across ranks: no rank is ever a whole call ahead in launches, so a full launch
@@ -162,18 +162,12 @@ fn enqueue(machine: &Machine, work: &Work, chain: &Chain<'_>, arena: Arena) -> R
             machine.delay(late, ns)?;
         }
         let at = arena.at(u64::from(call));
-        let buffer_of = |rank: &Rank| {
-            let input = rank.input.address() + arena.at(0);
-            (
-                input,
-                if chain.in_place {
-                    input
-                } else {
-                    rank.output.address() + at
-                },
-            )
+        let buffer_of = |rank: usize| {
+            let (input, output) = machine.buffers(rank);
+            let input = input + arena.at(0);
+            (input, if chain.in_place { input } else { output + at })
         };
-        let buffers: Vec<(u64, u64)> = machine.ranks.iter().map(buffer_of).collect();
+        let buffers: Vec<(u64, u64)> = (0..machine.world()).map(buffer_of).collect();
         work.enqueue(machine, chain.geometry, bytes, &buffers)?;
         let mix = Mix {
             bytes,
@@ -183,7 +177,7 @@ fn enqueue(machine: &Machine, work: &Work, chain: &Chain<'_>, arena: Arena) -> R
             launch: chain.geometry.launch,
         };
         for (r, rank) in machine.ranks.iter().enumerate() {
-            let (input, kept) = (buffers[r].0, rank.output.address() + at);
+            let (input, kept) = (buffers[machine.first + r].0, rank.output.address() + at);
             if chain.in_place {
                 rank.stream.copy(kept, input, bytes)?;
             }
@@ -200,18 +194,30 @@ fn collect(machine: &Machine, arena: Arena, calls: u64, outputs: &mut Outputs) -
             arena.bytes
         ),
     };
-    let first = outputs.len();
-    outputs.resize_with(first + calls as usize, Vec::new);
     let mut bytes = vec![0; (calls * arena.pitch) as usize];
-    for (r, rank) in machine.ranks.iter().enumerate() {
+    // By rank, call after call.
+    let mut kept: Vec<Vec<u8>> = Vec::new();
+    for (here, rank) in machine.ranks.iter().enumerate() {
+        let r = machine.first + here;
         rank.stream.download(rank.output.address(), &mut bytes)?;
+        let mut own = Vec::with_capacity((calls * arena.bytes) as usize);
         for call in 0..calls {
-            let output = arena.take(&bytes, call).map_err(|at| broken(r, "output", at))?;
-            outputs[first + call as usize].push(output);
+            own.extend(arena.take(&bytes, call).map_err(|at| broken(r, "output", at))?);
         }
+        kept.push(own);
         let input = &mut bytes[..arena.pitch as usize];
         rank.stream.download(rank.input.address(), input)?;
         arena.take(input, 0).map_err(|at| broken(r, "input", at))?;
+    }
+    if machine.is_joint() {
+        let own = kept.pop().unwrap_or_default();
+        kept = machine.agree("outputs", Ok(own))?;
+    }
+    let size = arena.bytes as usize;
+    for call in 0..calls as usize {
+        let of_rank = |all: &Vec<u8>| all.get(call * size..(call + 1) * size).map(<[u8]>::to_vec);
+        let call: Option<Vec<_>> = kept.iter().map(of_rank).collect();
+        outputs.push(call.ok_or(DeviceError::Poisoned)?);
     }
     Ok(())
 }

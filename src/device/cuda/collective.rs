@@ -4,14 +4,16 @@
 //! Start at [`Compiled`].
 
 use super::comparator::NcclAllReduce;
+use super::joint::Joint;
 use super::machine::Machine;
 use super::served::ServedKernel;
-use super::verdict::{self, STATUS_WORDS};
+use super::verdict::{self, Reports, STATUS_WORDS};
 use crate::device::abi::{Control, Header, MAX_THREADS, PULL_MAX_BLOCKS, Params, ScratchLayout, ports};
 use crate::device::{DeviceError, Fault, Geometry, Preparation};
 use crate::driver::launch;
 use crate::driver::memory::{DeviceBuffer, MappedHost};
 use crate::driver::module::Function;
+use crate::process::heap::Block;
 use crate::registry::{Memory, Protocol, Variant};
 use std::sync::Arc;
 
@@ -29,7 +31,7 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// Enqueues one call on every rank; `buffers[rank]` is `(input, output)`.
+    /// Enqueues one call on every rank of this process; `buffers[rank]` is `(input, output)` of every rank there is.
     pub fn enqueue(
         &self,
         machine: &Machine,
@@ -44,32 +46,63 @@ impl Work {
     }
 
     /// What kernels reported since, once all streams are idle.
-    pub fn verdict(&self) -> Result<(), DeviceError> {
+    pub fn verdict(&self, machine: &Machine) -> Result<(), DeviceError> {
         match self {
-            Self::Compiled(compiled) => compiled.verdict(),
-            Self::Nccl(_) => Ok(()),
+            Self::Compiled(compiled) => compiled.reports.verdict(compiled.variant),
+            Self::Nccl(_) => machine.with_joint(|j| verdict::gone(&j.seen)).unwrap_or(Ok(())),
+        }
+    }
+
+    /// Gives back what other processes map too; the rest goes by itself. Nobody may use it any more.
+    pub fn free(self, machine: &Machine) {
+        if let Self::Compiled(compiled) = self {
+            compiled.free(machine);
         }
     }
 }
 
-/// Slot regions, one allocation a rank; kept for their addresses.
-enum Slots {
-    Peer(Vec<DeviceBuffer>),
+/// One area a rank: all of them here, or one here and the others in other processes.
+enum Areas {
+    Device(Vec<DeviceBuffer>),
     Host(Vec<MappedHost>),
+    Shared(Block),
+    SharedHost(Block),
+}
+
+impl Areas {
+    /// Where a rank's area lies for kernels of a rank here; none where they cannot reach it.
+    fn address(&self, machine: &Machine, here: usize, rank: usize) -> Result<u64, DeviceError> {
+        let own = rank.checked_sub(machine.first);
+        Ok(match self {
+            Self::Device(buffers) => own.and_then(|r| buffers.get(r)).map_or(0, DeviceBuffer::address),
+            Self::Host(hosts) => match own.and_then(|r| hosts.get(r)) {
+                Some(host) => host.device_address(machine.context(here))?,
+                None => 0,
+            },
+            Self::Shared(block) => machine
+                .with_joint(|j| j.device.as_ref().map_or(0, |heap| heap.address(block, rank)))
+                .unwrap_or(0),
+            Self::SharedHost(block) => machine.with_joint(|j| j.host.address(block, rank)).unwrap_or(0),
+        })
+    }
 }
 
 /// A variant with scratch.
 pub(super) struct Compiled {
     pub variant: &'static Variant,
     pub preparation: Preparation,
+    /// One a rank of this process, as all lists here.
     functions: Vec<Function>,
     params: Vec<Params>,
-    state: Vec<DeviceBuffer>,
+    /// First byte of the state of each.
+    state: Vec<u64>,
     counters: u64,
-    status: Arc<MappedHost>,
+    reports: Reports,
+    /// The most blocks that every rank's device holds.
+    agreed_blocks: u32,
     /// What rank 0 contributes under [`Fault::DroppedContribution`].
     zeros: Option<DeviceBuffer>,
-    _slots: Slots,
+    areas: Vec<Areas>,
 }
 
 // A rank's state buffer: what peers store to and what it polls lie on lines of their own.
@@ -78,50 +111,140 @@ const ABORT_AT: u64 = 1024;
 const COUNTERS_AT: u64 = 2048;
 
 impl Compiled {
+    /// A step where ranks are of several processes.
     pub fn new(
         machine: &mut Machine,
         variant: &'static Variant,
         preparation: &Preparation,
     ) -> Result<Self, DeviceError> {
-        check(variant, preparation, machine.ranks.len())?;
-        let ranks = machine.ranks.len();
+        let world = machine.world();
+        check(variant, preparation, world)?;
         connect(machine, variant)?;
-        let functions = (0..ranks)
-            .map(|r| machine.kernel(r, variant.kernel))
+        let functions = (0..machine.ranks.len())
+            .map(|here| machine.kernel(here, variant.kernel))
             .collect::<Result<Vec<_>, _>>()?;
-
-        let Preparation {
-            max_bytes,
-            threads,
-            fault,
-        } = *preparation;
-        let layouts: Vec<_> = (0..ranks)
-            .map(|r| ScratchLayout::new(variant, r, max_bytes, threads))
+        let layouts: Vec<_> = (0..world)
+            .map(|r| ScratchLayout::new(variant, r, preparation.max_bytes, preparation.threads))
             .collect();
         let counters = layouts.iter().map(ScratchLayout::counters_bytes).max().unwrap_or(0);
-        let slots = slots(machine, variant, &layouts)?;
-        let state = (0..ranks)
-            .map(|r| DeviceBuffer::new(machine.context(r), COUNTERS_AT + counters))
-            .collect::<Result<Vec<_>, _>>()?;
-        let status = Arc::new(MappedHost::new(machine.context(0), (ranks * STATUS_WORDS * 4) as u64)?);
+        let mut areas = Vec::new();
+        let made = Self::areas(machine, variant, &layouts, counters, &mut areas)
+            .and_then(|reports| Self::build(machine, variant, preparation, &layouts, (functions, &areas, reports)));
+        match made {
+            Ok(mut made) => {
+                made.areas = areas;
+                Ok(made)
+            }
+            Err(e) => {
+                give_back(machine, areas);
+                Err(e)
+            }
+        }
+    }
+
+    /// State, then slots, then reports; what there is already when one fails stays in `areas`.
+    fn areas(
+        machine: &Machine,
+        variant: &Variant,
+        layouts: &[ScratchLayout],
+        counters: u64,
+        areas: &mut Vec<Areas>,
+    ) -> Result<Reports, DeviceError> {
+        let state = COUNTERS_AT + counters;
+        let here = machine.first..machine.first + machine.ranks.len();
+        // Blocks are alike on all ranks.
+        let most = layouts.iter().map(ScratchLayout::slots_bytes).max().unwrap_or(0);
+        let shared = |bytes: u64| {
+            let allot = |j: &mut Joint| {
+                let Joint { steps, device, .. } = j;
+                device.as_mut().map(|heap| heap.allot(steps, bytes)).transpose()
+            };
+            machine.with_joint(allot).transpose().map(Option::flatten)
+        };
+        let shared_host = |bytes: u64| {
+            let allot = |j: &mut Joint| {
+                let Joint { steps, host, .. } = j;
+                host.allot(steps, bytes)
+            };
+            machine.with_joint(allot).transpose()
+        };
+        areas.push(match shared(state)? {
+            Some(block) => Areas::Shared(block),
+            None => Areas::Device(
+                here.clone()
+                    .map(|r| DeviceBuffer::new(machine.context(r - machine.first), state))
+                    .collect::<Result<_, _>>()?,
+            ),
+        });
+        let slots = match variant.memory {
+            Memory::Peer => shared(most)?.map(Areas::Shared),
+            Memory::Host => shared_host(most)?.map(Areas::SharedHost),
+        };
+        let own = here.map(|r| (r - machine.first, layouts[r].slots_bytes()));
+        let fill = ScratchLayout::fill(variant.protocol);
+        areas.push(match (slots, variant.memory) {
+            (Some(slots), _) => slots,
+            (None, Memory::Peer) => Areas::Device(
+                own.map(|(h, b)| DeviceBuffer::new(machine.context(h), b))
+                    .collect::<Result<_, _>>()?,
+            ),
+            (None, Memory::Host) => Areas::Host(
+                own.map(|(h, b)| MappedHost::filled(machine.context(h), b, fill))
+                    .collect::<Result<_, _>>()?,
+            ),
+        });
+        match shared_host((STATUS_WORDS * 4) as u64)? {
+            Some(block) => {
+                areas.push(Areas::SharedHost(block));
+                let parts = machine.with_joint(|j| (j.host_parts(&block), j.seen.clone()));
+                let (parts, seen) = parts.ok_or(DeviceError::Poisoned)?;
+                if let Some((memory, at)) = parts.get(machine.first) {
+                    memory.fill(*at, STATUS_WORDS * 4, 0);
+                }
+                if let (Some(Areas::SharedHost(block)), Memory::Host) = (areas.get(1), variant.memory) {
+                    machine.with_joint(|j| {
+                        if let Some((memory, at)) = j.host.host(block, machine.first) {
+                            memory.fill(at, usize::try_from(block.bytes()).unwrap_or(0), fill);
+                        }
+                    });
+                }
+                Ok(Reports::Shared(parts.into(), seen))
+            }
+            None => {
+                let bytes = (machine.world() * STATUS_WORDS * 4) as u64;
+                Ok(Reports::Here(Arc::new(MappedHost::new(machine.context(0), bytes)?)))
+            }
+        }
+    }
+
+    fn build(
+        machine: &Machine,
+        variant: &'static Variant,
+        preparation: &Preparation,
+        layouts: &[ScratchLayout],
+        (functions, areas, reports): (Vec<Function>, &[Areas], Reports),
+    ) -> Result<Self, DeviceError> {
+        let [state, slots, ..] = areas else {
+            return Err(DeviceError::Poisoned);
+        };
+        let Preparation { max_bytes, fault, .. } = *preparation;
+        let world = machine.world();
+        let counters = layouts.iter().map(ScratchLayout::counters_bytes).max().unwrap_or(0);
         let zeros = match fault {
             Some(Fault::DroppedContribution) => {
                 Some(DeviceBuffer::new(machine.context(0), max_bytes.next_multiple_of(16))?)
             }
             _ => None,
         };
-
         let mut params = Vec::new();
-        for (r, mine) in variant.ranks.iter().enumerate() {
-            let context = machine.context(r);
-            let base = match &slots {
-                Slots::Peer(buffers) => buffers.iter().map(DeviceBuffer::address).collect::<Vec<_>>(),
-                Slots::Host(hosts) => hosts
-                    .iter()
-                    .map(|h| h.device_address(context))
-                    .collect::<Result<Vec<_>, _>>()?,
-            };
-            let at = state[r].address();
+        let mut states = Vec::new();
+        for here in 0..machine.ranks.len() {
+            let r = machine.first + here;
+            let context = machine.context(here);
+            let base = (0..world)
+                .map(|q| slots.address(machine, here, q))
+                .collect::<Result<Vec<_>, _>>()?;
+            let at = state.address(machine, here, r)?;
             let header = Header {
                 input: 0,
                 output: 0,
@@ -132,7 +255,7 @@ impl Compiled {
                 columns: 0,
                 stride: layouts[r].stride,
                 rank: r as u32,
-                program: mine.program,
+                program: variant.ranks[r].program,
                 flags: 0,
                 reserved: 0,
             };
@@ -142,51 +265,80 @@ impl Compiled {
             ));
 
             let mut peer_abort = [0; 64];
-            let reachable = (0..ranks).filter(|q| *q != r && machine.reaches(r, *q));
+            let reachable = (0..world).filter(|q| *q != r && machine.reaches(r, *q));
             let mut peers = 0;
             for (word, q) in peer_abort.iter_mut().zip(reachable) {
-                *word = state[q].address() + ABORT_AT;
+                *word = state.address(machine, here, q)? + ABORT_AT;
                 peers += 1;
             }
+            let status = match (&reports, areas.get(2)) {
+                (Reports::Here(host), _) => host.device_address(context)? + (r * STATUS_WORDS * 4) as u64,
+                (Reports::Shared(..), Some(area)) => area.address(machine, here, r)?,
+                (Reports::Shared(..), None) => return Err(DeviceError::Poisoned),
+            };
             let control = Control {
                 deadline_ns: u64::try_from(machine.options.deadline.as_nanos()).unwrap_or(u64::MAX),
-                status: status.device_address(context)? + (r * STATUS_WORDS * 4) as u64,
+                status,
                 claimed: 0,
                 peers,
                 peer_abort,
             };
-            let stream = &machine.ranks[r].stream;
-            stream.fill(at, 0, state[r].bytes())?;
+            let stream = &machine.ranks[here].stream;
+            stream.fill(at, 0, COUNTERS_AT + counters)?;
             stream.upload(at + CONTROL_AT, &control.to_bytes())?;
-            if let Slots::Peer(buffers) = &slots {
-                stream.fill(
-                    buffers[r].address(),
-                    ScratchLayout::fill(variant.protocol),
-                    buffers[r].bytes(),
-                )?;
+            if variant.memory == Memory::Peer {
+                let fill = ScratchLayout::fill(variant.protocol);
+                stream.fill(base[r], fill, layouts[r].slots_bytes())?;
             }
             if fault == Some(Fault::SwappedCounter) && r == 0 {
                 let ones = 1_u32.to_ne_bytes().repeat(layouts[r].counters as usize);
                 stream.upload(at + COUNTERS_AT, &ones)?;
             }
+            states.push(at);
         }
         if let Some(zeros) = &zeros {
             machine.ranks[0].stream.fill(zeros.address(), 0, zeros.bytes())?;
         }
-        // No rank may put into scratch that is still being zeroed.
+        // No rank may put into scratch that is still being zeroed: other processes wait for this step, too.
         machine.synchronise()?;
-        let preparation = *preparation;
-        Ok(Self {
+        let mut made = Self {
             variant,
-            preparation,
+            preparation: *preparation,
             functions,
             params,
-            state,
+            state: states,
             counters,
-            status,
+            reports,
+            agreed_blocks: 0,
             zeros,
-            _slots: slots,
-        })
+            areas: Vec::new(),
+        };
+        let most = made.max_blocks(machine, preparation.threads);
+        let all = machine.agree("scratch", most.map(|most| most.to_le_bytes().to_vec()))?;
+        let number = |b: &Vec<u8>| b.as_slice().try_into().map_or(0, u32::from_le_bytes);
+        made.agreed_blocks = all.iter().map(number).min().unwrap_or(0);
+        for at in &made.state {
+            machine.with_joint(|j| j.guard(at + ABORT_AT));
+        }
+        Ok(made)
+    }
+
+    /// Gives back what other processes map too.
+    fn free(mut self, machine: &Machine) {
+        for at in &self.state {
+            machine.with_joint(|j| j.unguard(at + ABORT_AT));
+        }
+        give_back(machine, std::mem::take(&mut self.areas));
+    }
+
+    /// The most blocks of `threads` threads that may spin at once on every rank's device, as ranks have agreed.
+    pub fn agreed_blocks(&self, threads: u32) -> Result<u32, DeviceError> {
+        if threads == self.preparation.threads {
+            return Ok(self.agreed_blocks);
+        }
+        let prepared = self.preparation.threads;
+        let reason = format!("prepared for blocks of {prepared} threads, not {threads}");
+        Err(DeviceError::Misuse { reason })
     }
 
     fn enqueue(
@@ -203,37 +355,32 @@ impl Compiled {
             Some(zeros) if r == 0 => zeros.address(),
             _ => buffers[r].0,
         };
-        for (r, rank) in machine.ranks.iter().enumerate() {
-            let mut params = self.params[r].clone();
+        for (here, rank) in machine.ranks.iter().enumerate() {
+            let r = machine.first + here;
+            let mut params = self.params[here].clone();
             params.retarget(input_of(r), buffers[r].1, bytes, columns);
             params.set_launch(geometry.launch);
             for q in 0..(kernel.inputs as usize).min(buffers.len()) {
                 params.set_port(first_input + q, input_of(q));
             }
-            launch::block(&rank.stream, &self.functions[r], geometry, &params, geometry.launch)?;
+            launch::block(&rank.stream, &self.functions[here], geometry, &params, geometry.launch)?;
             if self.preparation.fault == Some(Fault::FrozenCounter) {
-                rank.stream
-                    .fill(self.state[r].address() + COUNTERS_AT, 0, self.counters)?;
+                rank.stream.fill(self.state[here] + COUNTERS_AT, 0, self.counters)?;
             }
         }
         Ok(())
     }
 
     /// One rank's launches, for serving on a caller's stream.
-    pub fn served(&self, machine: &Machine, rank: usize) -> ServedKernel {
+    pub fn served(&self, machine: &Machine, here: usize, names: Arc<[usize]>) -> ServedKernel {
         ServedKernel {
             variant: self.variant,
-            context: machine.context(rank).clone(),
-            function: self.functions[rank].clone(),
-            params: self.params[rank].clone(),
-            status: self.status.clone(),
+            context: machine.context(here).clone(),
+            function: self.functions[here].clone(),
+            params: self.params[here].clone(),
+            reports: self.reports.clone(),
+            names,
         }
-    }
-
-    fn verdict(&self) -> Result<(), DeviceError> {
-        let dead = (0..self.variant.ranks.len())
-            .find_map(|r| verdict::timeout(self.variant, r, &verdict::status(&self.status, r)));
-        dead.map_or(Ok(()), Err)
     }
 
     pub fn max_blocks(&self, machine: &Machine, threads: u32) -> Result<u32, DeviceError> {
@@ -247,7 +394,8 @@ impl Compiled {
             let resident = function
                 .blocks_a_multiprocessor(threads)?
                 .saturating_mul(gpu.multiprocessors);
-            most = most.min(resident / gpu.ranks.max(1));
+            // Ranks of other processes may share it, too.
+            most = most.min(resident / gpu.ranks.max(machine.sharing).max(1));
         }
         Ok(most)
     }
@@ -291,8 +439,10 @@ fn check(variant: &Variant, preparation: &Preparation, ranks: usize) -> Result<(
 
 /// Enables the edges that the variant uses and no other: devices have room for few peers.
 fn connect(machine: &mut Machine, variant: &Variant) -> Result<(), DeviceError> {
+    let here = machine.first..machine.first + machine.ranks.len();
+    let ranks = || variant.ranks.iter().enumerate().filter(|(r, _)| here.contains(r));
     if variant.memory == Memory::Peer {
-        for (r, mine) in variant.ranks.iter().enumerate() {
+        for (r, mine) in ranks() {
             for put in mine.puts {
                 machine.connect(r, put.peer as usize)?;
             }
@@ -300,7 +450,7 @@ fn connect(machine: &mut Machine, variant: &Variant) -> Result<(), DeviceError> 
     }
     // Inputs lie in device memory wherever slots are.
     if variant.kernel.inputs > 0 {
-        for (r, mine) in variant.ranks.iter().enumerate() {
+        for (r, mine) in ranks() {
             for &peer in mine.gets {
                 machine.connect(r, peer as usize)?;
             }
@@ -309,20 +459,19 @@ fn connect(machine: &mut Machine, variant: &Variant) -> Result<(), DeviceError> 
     Ok(())
 }
 
-fn slots(machine: &Machine, variant: &Variant, layouts: &[ScratchLayout]) -> Result<Slots, DeviceError> {
-    let sized = layouts.iter().map(ScratchLayout::slots_bytes).enumerate();
-    Ok(match variant.memory {
-        Memory::Peer => Slots::Peer(
-            sized
-                .map(|(r, b)| DeviceBuffer::new(machine.context(r), b))
-                .collect::<Result<_, _>>()?,
-        ),
-        Memory::Host => Slots::Host(
-            sized
-                .map(|(r, b)| MappedHost::filled(machine.context(r), b, ScratchLayout::fill(variant.protocol)))
-                .collect::<Result<_, _>>()?,
-        ),
-    })
+/// Blocks that other processes have, too. Every rank does so in the same order.
+fn give_back(machine: &Machine, areas: Vec<Areas>) {
+    for area in areas {
+        machine.with_joint(|j| match &area {
+            Areas::Shared(block) => {
+                if let Some(heap) = &mut j.device {
+                    heap.give_back(*block);
+                }
+            }
+            Areas::SharedHost(block) => j.host.give_back(*block),
+            Areas::Device(_) | Areas::Host(_) => {}
+        });
+    }
 }
 
 #[cfg(test)]

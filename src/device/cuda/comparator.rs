@@ -6,7 +6,8 @@
 use super::machine::Machine;
 use crate::device::DeviceError;
 use crate::driver::memory::DeviceBuffer;
-use crate::driver::nccl::{Communicators, NcclType};
+use crate::driver::nccl::{Communicators, Nccl, NcclType};
+use crate::driver::nccl_rank::NcclRank;
 use crate::driver::stream::Stream;
 use crate::registry::Partials;
 use std::time::Duration;
@@ -17,6 +18,9 @@ pub(super) struct NcclAllReduce {
     wide: Vec<DeviceBuffer>,
 }
 
+/// How long NCCL may take to join processes.
+const JOINING: Duration = Duration::from_secs(60);
+
 /// NCCL connects each algorithm at its first use: one payload out of each range.
 const WARM_BYTES: [u64; 5] = [256, 4 << 10, 64 << 10, 1 << 20, 16 << 20];
 
@@ -26,6 +30,9 @@ impl NcclAllReduce {
             return Err(DeviceError::Misuse {
                 reason: "prepare for a payload of at least 2 bytes".to_owned(),
             });
+        }
+        if machine.nccl.is_none() && machine.is_joint() {
+            machine.nccl = Some(joined(machine)?);
         }
         if machine.nccl.is_none() {
             let ordinals: Vec<usize> = machine
@@ -56,11 +63,7 @@ impl NcclAllReduce {
 
     fn warm(&self, machine: &mut Machine, max_bytes: u64) -> Result<(), DeviceError> {
         machine.reserve(max_bytes, max_bytes)?;
-        let buffers: Vec<_> = machine
-            .ranks
-            .iter()
-            .map(|r| (r.input.address(), r.output.address()))
-            .collect();
+        let buffers: Vec<_> = (0..machine.world()).map(|r| machine.buffers(r)).collect();
         for rank in &machine.ranks {
             rank.stream.fill(rank.input.address(), 0, max_bytes)?;
         }
@@ -70,8 +73,9 @@ impl NcclAllReduce {
             .chain([max_bytes & !1])
             .filter(|b| *b > 0)
         {
-            self.enqueue(machine, bytes, &buffers)?;
-            machine.settle(Duration::from_secs(60))?;
+            let enqueued = self.enqueue(machine, bytes, &buffers);
+            let settled = machine.settle(Duration::from_secs(60));
+            machine.agree("warming NCCL", enqueued.and(settled).map(|()| Vec::new()))?;
         }
         Ok(())
     }
@@ -81,6 +85,7 @@ impl NcclAllReduce {
             return Err(DeviceError::Poisoned);
         };
         let streams: Vec<&Stream> = machine.ranks.iter().map(|r| &r.stream).collect();
+        let buffers = &buffers[machine.first..machine.first + machine.ranks.len()];
         let elements = bytes / 2;
         if self.wide.is_empty() {
             return Ok(nccl.all_reduce(buffers, elements, NcclType::F16, &streams)?);
@@ -95,4 +100,24 @@ impl NcclAllReduce {
         }
         Ok(())
     }
+}
+
+/// This process's rank of a communicator over all of them: rank 0 makes the id, and waiting for the others has a bound.
+fn joined(machine: &Machine) -> Result<Communicators, DeviceError> {
+    if !machine.info().timed {
+        let reason = "NCCL needs a GPU of its own for each rank; here several ranks share one".to_owned();
+        return Err(DeviceError::Unavailable { reason });
+    }
+    // Those without NCCL say so before the others wait for them inside it.
+    let id = if machine.first == 0 {
+        NcclRank::unique_id().map(|id| id.to_vec())
+    } else {
+        Nccl::open().map(|_| Vec::new())
+    };
+    let ids = machine.agree("NCCL's id", id)?;
+    let context = machine.context(0).clone();
+    let lost = machine.with_joint(|j| j.seen.clone()).unwrap_or_default();
+    Communicators::join(&context, (machine.first, machine.world()), &ids[0], JOINING, || {
+        lost.lost().is_some()
+    })
 }

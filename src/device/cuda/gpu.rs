@@ -9,6 +9,7 @@ use crate::driver::event::Event;
 use crate::driver::memory::DeviceBuffer;
 use crate::driver::module::{Function, Module};
 use crate::driver::stream::Stream;
+use crate::process::heap::Block;
 use std::sync::Arc;
 
 /// Kernels of kernels/tools.cu on one device.
@@ -34,6 +35,28 @@ pub(super) struct Gpu {
     pub tools: Tools,
 }
 
+/// Device memory of a rank: its own, or what every rank of other processes has and maps too.
+pub(super) enum Buffer {
+    Own(DeviceBuffer),
+    Shared { block: Block, address: u64 },
+}
+
+impl Buffer {
+    pub const fn address(&self) -> u64 {
+        match self {
+            Self::Own(buffer) => buffer.address(),
+            Self::Shared { address, .. } => *address,
+        }
+    }
+
+    pub const fn bytes(&self) -> u64 {
+        match self {
+            Self::Own(buffer) => buffer.bytes(),
+            Self::Shared { block, .. } => block.bytes(),
+        }
+    }
+}
+
 /// A rank: its stream and the buffers a caller would own.
 pub(super) struct Rank {
     /// Index into the machine's GPUs.
@@ -41,8 +64,8 @@ pub(super) struct Rank {
     pub stream: Stream,
     pub start: Event,
     pub end: Event,
-    pub input: DeviceBuffer,
-    pub output: DeviceBuffer,
+    pub input: Buffer,
+    pub output: Buffer,
 }
 
 /// Hardware queues of a device unless the environment says otherwise; streams that share one wait for each other.
@@ -85,8 +108,8 @@ impl Rank {
             stream: Stream::new(context)?,
             start: Event::new(context)?,
             end: Event::new(context)?,
-            input: DeviceBuffer::new(context, 0)?,
-            output: DeviceBuffer::new(context, 0)?,
+            input: Buffer::Own(DeviceBuffer::new(context, 0)?),
+            output: Buffer::Own(DeviceBuffer::new(context, 0)?),
         })
     }
 }

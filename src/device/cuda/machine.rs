@@ -3,7 +3,9 @@
 //! Knows no collective. Buffers grow only between runs, when nothing is in flight. Start at [`Machine`].
 
 use super::CudaOptions;
-use super::gpu::{Gpu, Rank, enough_queues};
+use super::gpu::{Buffer, Gpu, Rank, enough_queues};
+use super::joint::{Joint, Member};
+use super::share::Way;
 use crate::device::{DeviceError, DeviceInfo};
 use crate::driver::context::Context;
 use crate::driver::graph::GraphExec;
@@ -11,8 +13,9 @@ use crate::driver::memory::{DeviceBuffer, MappedHost};
 use crate::driver::module::{Function, Module};
 use crate::driver::nccl::Communicators;
 use crate::driver::peer::{self, Edge};
+use crate::process::link::Steps;
 use crate::registry::Kernel;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,11 +24,20 @@ use std::time::{Duration, Instant};
 pub(super) struct Machine {
     /// Made by the first comparator; goes first, while all contexts are alive.
     pub nccl: Option<Communicators>,
+    /// The ranks of this process.
     pub ranks: Vec<Rank>,
+    /// Number of the first of them.
+    pub first: usize,
+    /// Of all ranks, those of other processes too.
+    info: DeviceInfo,
+    /// Ranks of all processes on this process's GPU.
+    pub sharing: u32,
+    /// What there is in common with other processes, where there are any.
+    joint: Option<RefCell<Joint>>,
     pub gpus: Vec<Gpu>,
     pub options: CudaOptions,
-    /// Word 0 is what start gates wait for.
-    pub gate: MappedHost,
+    /// Word 0 is what start gates wait for, where there are no other processes.
+    gate: MappedHost,
     token: u32,
     /// Ordered pairs of GPUs with access enabled.
     peers: BTreeSet<(usize, usize)>,
@@ -46,13 +58,7 @@ impl Machine {
         if ranks == 0 || ranks > 64 {
             return misuse("an executor has 1 to 64 ranks");
         }
-        let blocking = std::env::var("CUDA_LAUNCH_BLOCKING").is_ok_and(|v| !matches!(v.as_str(), "" | "0"));
-        if blocking && ranks > 1 {
-            let reason = "CUDA_LAUNCH_BLOCKING makes each launch wait for its kernel, which waits for the next rank's launch: unset it";
-            return Err(DeviceError::Unavailable {
-                reason: reason.to_owned(),
-            });
-        }
+        refuse_blocking(ranks)?;
         let ordinals: Vec<usize> = (0..ranks).map(|r| devices[r * devices.len() / ranks]).collect();
         let mut distinct = ordinals.clone();
         distinct.sort_unstable();
@@ -69,9 +75,14 @@ impl Machine {
             made.push(Rank::new(gpu, &gpus[gpu].context)?);
         }
         let gate = MappedHost::new(&gpus[0].context, 64)?;
+        let info = info(&made, &gpus)?;
         let machine = Self {
             nccl: None,
             ranks: made,
+            first: 0,
+            info,
+            sharing: 0,
+            joint: None,
             gpus,
             options,
             gate,
@@ -84,27 +95,109 @@ impl Machine {
         Ok(machine)
     }
 
-    pub fn info(&self) -> Result<DeviceInfo, DeviceError> {
-        let mut arch = u32::MAX;
-        let mut names = Vec::new();
-        let mut ordinals = Vec::new();
-        for rank in &self.ranks {
-            let device = self.gpus[rank.gpu].context.device();
-            arch = arch.min(device.arch()?);
-            names.push(device.name()?);
-            ordinals.push(device.ordinal());
-        }
-        Ok(DeviceInfo {
-            kind: "cuda",
-            names,
-            ordinals,
-            arch,
-            timed: self.gpus.iter().all(|g| g.ranks == 1),
-        })
+    /// One rank here, on `ordinal`; `members` are all ranks. A step: all ranks call it.
+    pub fn joined(
+        ordinal: usize,
+        members: &[Member],
+        mut steps: Steps,
+        options: CudaOptions,
+    ) -> Result<Self, DeviceError> {
+        let made = (|| {
+            let mut machine = Self::new(&[ordinal], 1, options)?;
+            machine.first = steps.rank();
+            machine.info = joint_info(members);
+            let own = members.get(steps.rank()).ok_or(DeviceError::Poisoned)?;
+            machine.sharing = members.iter().filter(|m| m.uuid == own.uuid).count() as u32;
+            refuse_blocking(members.len())?;
+            Ok(machine)
+        })();
+        let mut machine = steps.finish("opening GPUs", made)?;
+        let context = machine.gpus[0].context.clone();
+        let best = if options.staged {
+            Way::Staged
+        } else {
+            options.share.unwrap_or_else(|| Way::best(&context))
+        };
+        let joint = Joint::open(steps, &context, best)?;
+        machine.joint = Some(RefCell::new(joint));
+        Ok(machine)
     }
 
-    pub fn context(&self, rank: usize) -> &Arc<Context> {
-        &self.gpus[self.ranks[rank].gpu].context
+    pub const fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// How many ranks there are, those of other processes too.
+    pub fn world(&self) -> usize {
+        self.info.names.len()
+    }
+
+    /// Does something with what there is in common; none in a process that has all ranks.
+    pub fn with_joint<T>(&self, act: impl FnOnce(&mut Joint) -> T) -> Option<T> {
+        self.joint.as_ref().map(|joint| act(&mut joint.borrow_mut()))
+    }
+
+    pub const fn is_joint(&self) -> bool {
+        self.joint.is_some()
+    }
+
+    /// Takes a step with the ranks of other processes, where there are any. Everybody's bytes then.
+    ///
+    /// # Errors
+    /// Any rank's, on all ranks.
+    pub fn agree(&self, what: &str, mine: Result<Vec<u8>, DeviceError>) -> Result<Vec<Vec<u8>>, DeviceError> {
+        match &self.joint {
+            None => mine.map(|bytes| vec![bytes]),
+            Some(joint) => joint.borrow_mut().steps.agree(what, mine),
+        }
+    }
+
+    /// Ends an operation that may have taken steps: any rank's error becomes everybody's.
+    pub fn finish<T>(&self, what: &str, outcome: Result<T, DeviceError>) -> Result<T, DeviceError> {
+        match &self.joint {
+            None => outcome,
+            Some(joint) => joint.borrow_mut().steps.finish(what, outcome),
+        }
+    }
+
+    /// Where a rank's input and output lie as this process's kernels address them; 0 where they cannot.
+    pub fn buffers(&self, rank: usize) -> (u64, u64) {
+        if let Some(here) = rank.checked_sub(self.first).and_then(|r| self.ranks.get(r)) {
+            return (here.input.address(), here.output.address());
+        }
+        let Some(here) = self.ranks.first() else { return (0, 0) };
+        let there = |buffer: &Buffer| match buffer {
+            Buffer::Own(_) => 0,
+            Buffer::Shared { block, .. } => self
+                .with_joint(|j| j.device.as_ref().map_or(0, |heap| heap.address(block, rank)))
+                .unwrap_or(0),
+        };
+        (there(&here.input), there(&here.output))
+    }
+
+    /// Where gates look, as kernels of a context address it.
+    pub fn gate_word(&self, context: &Context) -> Result<u64, DeviceError> {
+        match self.with_joint(|j| j.host.address(&j.gate, 0)) {
+            Some(word) => Ok(word),
+            None => Ok(self.gate.device_address(context)?),
+        }
+    }
+
+    fn open_gate(&self) {
+        let shared = self.with_joint(|j| {
+            // One opens for all.
+            if let (0, Some((memory, at))) = (j.steps.rank(), j.host.host(&j.gate, 0)) {
+                memory.store(at, self.token);
+            }
+        });
+        if shared.is_none() {
+            self.gate.write_u32(0, self.token);
+        }
+    }
+
+    /// Of a rank of this process, counted from the first one here.
+    pub fn context(&self, here: usize) -> &Arc<Context> {
+        &self.gpus[self.ranks[here].gpu].context
     }
 
     pub fn wedged(&self) -> bool {
@@ -133,7 +226,7 @@ impl Machine {
                 if since.elapsed() > bound {
                     self.wedged.set(true);
                     return Err(DeviceError::Timeout {
-                        rank: r,
+                        rank: self.first + r,
                         peer: None,
                         stage: 0,
                         column: 0,
@@ -141,6 +234,7 @@ impl Machine {
                 }
                 polls = polls.saturating_add(1);
                 if polls > 1000 {
+                    self.release_from_nccl(polls);
                     std::thread::sleep(Duration::from_micros(50));
                 }
             }
@@ -148,16 +242,74 @@ impl Machine {
         Ok(())
     }
 
-    /// Makes every rank's input and output buffer at least so large. What they held is lost.
+    /// NCCL's kernels wait for ever for a rank whose process is gone.
+    fn release_from_nccl(&self, polls: u32) {
+        if let (Some(nccl), 0) = (&self.nccl, polls % 1000)
+            && self.with_joint(|j| j.seen.lost()).flatten().is_some()
+        {
+            nccl.abort();
+        }
+    }
+
+    /// Makes every rank's input and output buffer at least so large. What they held is lost. A step where memory is
+    /// shared with other processes.
     pub fn reserve(&mut self, input: u64, output: u64) -> Result<(), DeviceError> {
+        if self.with_joint(|j| j.device.is_some()) == Some(true) {
+            return self.reserve_shared(input, output);
+        }
         for rank in &mut self.ranks {
             let context = &self.gpus[rank.gpu].context;
             if rank.input.bytes() < input {
-                rank.input = DeviceBuffer::new(context, input.next_power_of_two())?;
+                rank.input = Buffer::Own(DeviceBuffer::new(context, input.next_power_of_two())?);
             }
             if rank.output.bytes() < output {
-                rank.output = DeviceBuffer::new(context, output)?;
+                rank.output = Buffer::Own(DeviceBuffer::new(context, output)?);
             }
+        }
+        Ok(())
+    }
+
+    fn reserve_shared(&mut self, input: u64, output: u64) -> Result<(), DeviceError> {
+        let Self { ranks, gpus, joint, .. } = self;
+        let (Some(rank), Some(joint)) = (ranks.first_mut(), joint) else {
+            return Ok(());
+        };
+        let Joint { steps, device, .. } = joint.get_mut();
+        let Some(heap) = device else { return Ok(()) };
+        let own = steps.rank();
+        for (buffer, wanted) in [(&mut rank.input, input.next_power_of_two()), (&mut rank.output, output)] {
+            if matches!(buffer, Buffer::Shared { .. }) && buffer.bytes() >= wanted {
+                continue;
+            }
+            let none = Buffer::Own(DeviceBuffer::new(&gpus[rank.gpu].context, 0)?);
+            if let Buffer::Shared { block, .. } = std::mem::replace(buffer, none) {
+                heap.give_back(block);
+                heap.trim();
+            }
+            let block = heap.allot(steps, wanted)?;
+            let address = heap.address(&block, own);
+            *buffer = Buffer::Shared { block, address };
+        }
+        Ok(())
+    }
+
+    /// Gives buffers back that were reserved and lets go of memory that holds nothing. Every rank does so.
+    pub fn trim(&mut self) -> Result<(), DeviceError> {
+        let Self { ranks, gpus, joint, .. } = self;
+        for rank in ranks.iter_mut() {
+            for buffer in [&mut rank.input, &mut rank.output] {
+                let none = Buffer::Own(DeviceBuffer::new(&gpus[rank.gpu].context, 0)?);
+                if let (Buffer::Shared { block, .. }, Some(joint)) = (std::mem::replace(buffer, none), joint.as_mut())
+                    && let Some(heap) = &mut joint.get_mut().device
+                {
+                    heap.give_back(block);
+                }
+            }
+        }
+        if let Some(joint) = joint {
+            let Joint { device, host, .. } = joint.get_mut();
+            device.iter_mut().for_each(crate::process::heap::Heap::trim);
+            host.trim();
         }
         Ok(())
     }
@@ -167,6 +319,15 @@ impl Machine {
     /// # Errors
     /// [`DeviceError::Unavailable`] names both and the reason.
     pub fn connect(&mut self, from: usize, to: usize) -> Result<(), DeviceError> {
+        if self.is_joint() {
+            // All of it is mapped, or nothing.
+            return if self.reaches(from, to) {
+                Ok(())
+            } else {
+                let reason = "these processes share no device memory: use a host-staged variant".to_owned();
+                Err(DeviceError::Unavailable { reason })
+            };
+        }
         let (a, b) = (self.ranks[from].gpu, self.ranks[to].gpu);
         if self.reaches(from, to) {
             return Ok(());
@@ -190,6 +351,9 @@ impl Machine {
 
     /// Whether kernels of rank `from` can address memory of rank `to` now.
     pub fn reaches(&self, from: usize, to: usize) -> bool {
+        if let Some(shares) = self.with_joint(|j| j.device.is_some()) {
+            return shares;
+        }
         let pair = (self.ranks[from].gpu, self.ranks[to].gpu);
         pair.0 == pair.1 || self.peers.contains(&pair)
     }
@@ -227,9 +391,10 @@ impl Machine {
             Ok(())
         };
         let enqueued = enqueue();
+        let enqueued = self.agree("starting together", enqueued.map(|()| Vec::new()));
         // Also after a failure, so that nothing waits for nobody.
-        self.gate.write_u32(0, self.token);
-        enqueued
+        self.open_gate();
+        enqueued.map(|_| ())
     }
 
     /// [`Machine::capture`] for what needs the machine itself.
@@ -262,5 +427,74 @@ impl Machine {
         }
         self.synchronise()?;
         Ok(graphs)
+    }
+}
+
+fn refuse_blocking(ranks: usize) -> Result<(), DeviceError> {
+    let blocking = std::env::var("CUDA_LAUNCH_BLOCKING").is_ok_and(|v| !matches!(v.as_str(), "" | "0"));
+    if blocking && ranks > 1 {
+        let reason = "CUDA_LAUNCH_BLOCKING makes each launch wait for its kernel, which waits for the next rank's launch: unset it";
+        return Err(DeviceError::Unavailable {
+            reason: reason.to_owned(),
+        });
+    }
+    Ok(())
+}
+
+fn info(ranks: &[Rank], gpus: &[Gpu]) -> Result<DeviceInfo, DeviceError> {
+    let mut arch = u32::MAX;
+    let mut names = Vec::new();
+    let mut ordinals = Vec::new();
+    for rank in ranks {
+        let device = gpus[rank.gpu].context.device();
+        arch = arch.min(device.arch()?);
+        names.push(device.name()?);
+        ordinals.push(device.ordinal());
+    }
+    Ok(DeviceInfo {
+        kind: "cuda",
+        names,
+        ordinals,
+        arch,
+        timed: gpus.iter().all(|g| g.ranks == 1),
+    })
+}
+
+/// Of ranks in several processes, whose ordinals say nothing: GPUs are numbered in the order of the ranks.
+fn joint_info(members: &[Member]) -> DeviceInfo {
+    let mut gpus: Vec<[u8; 16]> = Vec::new();
+    let mut ordinals = Vec::new();
+    for member in members {
+        let known = gpus.iter().position(|u| *u == member.uuid);
+        ordinals.push(known.unwrap_or_else(|| {
+            gpus.push(member.uuid);
+            gpus.len() - 1
+        }));
+    }
+    DeviceInfo {
+        kind: "cuda",
+        names: members.iter().map(|m| m.name.clone()).collect(),
+        ordinals,
+        arch: members.iter().map(|m| m.arch).min().unwrap_or(0),
+        timed: gpus.len() == members.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_of_processes_share_a_gpu_when_its_uuid_is_the_same() {
+        let member = |uuid: u8, arch| Member {
+            name: format!("GPU {uuid}"),
+            uuid: [uuid; 16],
+            pci: String::new(),
+            arch,
+        };
+        let apart = joint_info(&[member(7, 90), member(3, 80)]);
+        assert_eq!((apart.ordinals, apart.arch, apart.timed), (vec![0, 1], 80, true));
+        let together = joint_info(&[member(7, 90), member(3, 90), member(7, 90)]);
+        assert_eq!((together.ordinals, together.timed), (vec![0, 1, 0], false));
     }
 }

@@ -11,9 +11,11 @@ mod comparator;
 mod edges;
 mod floor;
 mod gpu;
+mod joint;
 mod machine;
 mod nodes;
 mod served;
+mod share;
 mod timing;
 mod verdict;
 
@@ -23,11 +25,15 @@ use super::{
 };
 use crate::device::edges::Measured;
 use crate::device::floor::Floor;
+use crate::process::link::Steps;
 use crate::registry::Variant;
 use collective::{Collective, Compiled, Work};
 use comparator::NcclAllReduce;
+pub use joint::Member;
 use machine::Machine;
 pub(crate) use served::ServedKernel;
+pub use share::Way;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How a CUDA executor behaves.
@@ -37,6 +43,8 @@ pub struct CudaOptions {
     pub deadline: Duration,
     /// Never enable peer access: different GPUs meet in host memory only, as on machines that allow nothing else.
     pub staged: bool,
+    /// How device memory travels between processes; none for the best way that all ranks have.
+    pub share: Option<Way>,
 }
 
 impl Default for CudaOptions {
@@ -44,11 +52,12 @@ impl Default for CudaOptions {
         Self {
             deadline: Duration::from_secs(30),
             staged: false,
+            share: None,
         }
     }
 }
 
-/// Runs collectives on GPUs of this process.
+/// Runs collectives on GPUs, of this process or ([`CudaExecutor::joined`]) of one process a rank.
 ///
 /// ```no_run
 /// use topoforge::device::cuda::{CudaExecutor, CudaOptions};
@@ -69,13 +78,60 @@ impl CudaExecutor {
     /// [`DeviceError::Unavailable`] without driver, device or GPU code in this build, or with more virtual ranks on a GPU
     /// than it has hardware queues for; [`DeviceError::Misuse`] for no ranks or no devices.
     pub fn new(devices: &[usize], ranks: usize, options: CudaOptions) -> Result<Self, DeviceError> {
-        let machine = Machine::new(devices, ranks, options)?;
-        let info = machine.info()?;
-        Ok(Self {
-            info,
+        Ok(Self::of(Machine::new(devices, ranks, options)?))
+    }
+
+    /// This process's rank on the GPU `ordinal`, together with the ranks that `steps` joins; `members` are all of them.
+    ///
+    /// Every rank must then ask for the same things in the same order: each call is a step that all ranks take, and its
+    /// result or error is the same on all of them. Outputs and times are those of all ranks.
+    ///
+    /// # Errors
+    /// Any rank's, on all ranks; [`DeviceError::Lost`] names a rank whose process is gone.
+    pub fn joined(ordinal: usize, members: &[Member], steps: Steps, options: CudaOptions) -> Result<Self, DeviceError> {
+        Ok(Self::of(Machine::joined(ordinal, members, steps, options)?))
+    }
+
+    fn of(machine: Machine) -> Self {
+        Self {
+            info: machine.info().clone(),
             machine: Some(machine),
             collectives: Vec::new(),
+        }
+    }
+
+    /// How device memory reaches other processes, and the bytes of it and of shared host memory that this rank holds;
+    /// none where all ranks are here.
+    pub fn sharing(&self) -> Option<(&'static str, u64, u64)> {
+        self.machine.as_ref()?.with_joint(|j| {
+            let device = j.device.as_ref();
+            let way = device.map_or(Way::Staged.name(), |heap| heap.provider());
+            (way, device.map_or(0, |heap| heap.held()), j.host.held())
         })
+    }
+
+    /// Takes a step with the ranks of other processes: everybody's bytes.
+    ///
+    /// # Errors
+    /// Any rank's, on all ranks.
+    pub(crate) fn agree(&self, what: &str, mine: Result<Vec<u8>, DeviceError>) -> Result<Vec<Vec<u8>>, DeviceError> {
+        self.machine()?.agree(what, mine)
+    }
+
+    /// The first rank of this process.
+    pub(crate) fn first(&self) -> usize {
+        self.machine.as_ref().map_or(0, |m| m.first)
+    }
+
+    /// Whether a rank's process is gone.
+    pub(crate) fn lost(&self) -> bool {
+        let machine = self.machine.as_ref();
+        machine.is_some_and(|m| m.with_joint(|j| j.seen.lost()).flatten().is_some())
+    }
+
+    /// Lets go of what measuring left behind.
+    pub(crate) fn trim(&mut self) -> Result<(), DeviceError> {
+        self.machine_mut()?.trim()
     }
 
     fn machine(&self) -> Result<&Machine, DeviceError> {
@@ -155,20 +211,22 @@ impl CudaExecutor {
     /// # Errors
     /// Ranks share a GPU, or the device fails.
     pub fn measure_edges(&mut self, sampling: &Sampling) -> Result<Measured, DeviceError> {
-        if !self.info.timed {
-            let reason = "edges are measured between GPUs: give each rank one of its own".to_owned();
+        if !self.info.timed || self.machine()?.is_joint() {
+            let reason = "edges are measured between GPUs of one process: give each rank one of its own".to_owned();
             return Err(DeviceError::Misuse { reason });
         }
         edges::measure(self.machine_mut()?, sampling)
     }
 
-    /// One rank's launches of a prepared variant. The executor must outlive them.
-    pub(crate) fn served(&self, id: Prepared, rank: usize) -> Result<ServedKernel, DeviceError> {
+    /// The launches of a prepared variant by one rank of this process. The executor must outlive them.
+    /// Its errors call rank `r` by the name `names[r]`.
+    pub(crate) fn served(&self, id: Prepared, rank: usize, names: &Arc<[usize]>) -> Result<ServedKernel, DeviceError> {
         let machine = self.machine()?;
-        match &self.collective(id)?.work {
+        let here = rank.checked_sub(machine.first).filter(|h| *h < machine.ranks.len());
+        match (&self.collective(id)?.work, here) {
             // A pull reads the inputs of that very call on all ranks, which one rank does not know.
-            Work::Compiled(compiled) if rank < machine.ranks.len() && compiled.variant.kernel.inputs == 0 => {
-                Ok(compiled.served(machine, rank))
+            (Work::Compiled(compiled), Some(here)) if compiled.variant.kernel.inputs == 0 => {
+                Ok(compiled.served(machine, here, names.clone()))
             }
             _ => Err(DeviceError::Misuse {
                 reason: format!("collective {} has no kernel for rank {rank}", id.0),
@@ -197,13 +255,17 @@ impl Executor for CudaExecutor {
             let reason = format!("{fault:?} cannot be planted on a GPU: use the host executor");
             return Err(DeviceError::Unavailable { reason });
         }
-        let compiled = Compiled::new(self.machine_mut()?, variant, preparation)?;
+        let machine = self.machine_mut()?;
+        let compiled = Compiled::new(machine, variant, preparation);
+        let compiled = machine.finish("preparing", compiled)?;
         Ok(self.keep(Work::Compiled(Box::new(compiled)), preparation.max_bytes))
     }
 
     fn prepare_comparator(&mut self, comparator: Comparator, max_bytes: u64) -> Result<Prepared, DeviceError> {
         let Comparator::Nccl(partials) = comparator;
-        let nccl = NcclAllReduce::new(self.machine_mut()?, partials, max_bytes)?;
+        let machine = self.machine_mut()?;
+        let nccl = NcclAllReduce::new(machine, partials, max_bytes);
+        let nccl = machine.finish("preparing NCCL", nccl)?;
         Ok(self.keep(Work::Nccl(nccl), max_bytes))
     }
 
@@ -214,6 +276,8 @@ impl Executor for CudaExecutor {
             if wedged {
                 // Freeing would wait for a kernel that never ends.
                 std::mem::forget(old);
+            } else if let (Some(old), Some(machine)) = (old, self.machine.as_ref()) {
+                old.work.free(machine);
             }
         }
     }
@@ -222,6 +286,7 @@ impl Executor for CudaExecutor {
     fn max_blocks(&self, collective: Prepared, threads: u32) -> Result<u32, DeviceError> {
         let machine = self.machine()?;
         match &self.collective(collective)?.work {
+            Work::Compiled(compiled) if machine.is_joint() => compiled.agreed_blocks(threads),
             Work::Compiled(compiled) => compiled.max_blocks(machine, threads),
             Work::Nccl(_) => Ok(u32::MAX),
         }
@@ -230,12 +295,14 @@ impl Executor for CudaExecutor {
     fn run(&mut self, chain: &Chain<'_>) -> Result<Outputs, DeviceError> {
         let id = chain.collective;
         self.machine_mut()?;
+        // All ranks ask alike, so all are refused alike.
         self.admit(id, chain.geometry, chain.bytes)?;
         chain::check(self.collective(id)?, chain, self.ranks())?;
         let (Some(machine), Some(Some(collective))) = (self.machine.as_mut(), self.collectives.get(id.0)) else {
             return Err(DeviceError::Poisoned);
         };
         let outcome = chain::run(machine, collective, chain);
+        let outcome = machine.finish("running", outcome);
         if outcome.is_err() {
             self.bury(id);
         }
@@ -256,9 +323,13 @@ impl Executor for CudaExecutor {
                 works.push((*timed, &collective.work));
             }
         }
-        match timing::time(machine, &works, sampling) {
+        let (culprit, outcome) = match timing::time(machine, &works, sampling) {
+            Ok(times) => (None, Ok(times)),
+            Err((culprit, error)) => (culprit, Err(error)),
+        };
+        match machine.finish("timing", outcome) {
             Ok(times) => Ok(times),
-            Err((culprit, error)) => {
+            Err(error) => {
                 if let Some(id) = culprit {
                     self.bury(id);
                 }
@@ -268,6 +339,10 @@ impl Executor for CudaExecutor {
     }
 
     fn floor(&mut self, payloads: &[u64], launches: &[Launch], sampling: &Sampling) -> Result<Floor, DeviceError> {
+        if self.machine()?.is_joint() {
+            let reason = "the floor is measured in one process that has all ranks".to_owned();
+            return Err(DeviceError::Unavailable { reason });
+        }
         let programmatic = self.info.arch >= 90;
         let kept = launches.iter().copied().filter(|l| programmatic || *l == Launch::Plain);
         let launches: Vec<Launch> = kept.collect();

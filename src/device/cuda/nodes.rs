@@ -53,7 +53,7 @@ impl Machine {
             input,
             output,
             count,
-            rank as u64,
+            (self.first + rank) as u64,
             u64::from(mix.call),
             u64::from(mix.seed),
             u64::from(mix.specials),
@@ -90,9 +90,11 @@ impl Machine {
         )?)
     }
 
-    /// Enqueues doing nothing for so long.
+    /// Enqueues doing nothing for so long on a rank, which may be of another process: then nothing at all.
     pub fn delay(&self, rank: usize, ns: u64) -> Result<(), DeviceError> {
-        let rank = &self.ranks[rank];
+        let Some(rank) = rank.checked_sub(self.first).and_then(|r| self.ranks.get(r)) else {
+            return Ok(());
+        };
         let one = Geometry::new(1, 1);
         Ok(launch::values(
             &rank.stream,
@@ -104,7 +106,7 @@ impl Machine {
 
     pub fn gate_at(&self, rank: &Rank, token: u32) -> Result<(), DeviceError> {
         let gpu = &self.gpus[rank.gpu];
-        let word = self.gate.device_address(&gpu.context)?;
+        let word = self.gate_word(&gpu.context)?;
         let one = Geometry::new(1, 1);
         let values = [word, u64::from(token), GATE.as_nanos() as u64];
         Ok(launch::values(&rank.stream, &gpu.tools.gate, one, &values)?)

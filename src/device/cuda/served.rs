@@ -3,12 +3,11 @@
 //! A call retargets the parameter block and launches; it allocates, locks and waits for nothing. The executor that
 //! prepared the variant owns the scratch and must outlive it. Start at [`ServedKernel::launch`].
 
-use super::verdict;
+use super::verdict::Reports;
 use crate::device::abi::Params;
 use crate::device::{DeviceError, Geometry};
 use crate::driver::context::Context;
 use crate::driver::launch as launching;
-use crate::driver::memory::MappedHost;
 use crate::driver::module::Function;
 use crate::registry::Variant;
 use cudarc::driver::sys::CUstream;
@@ -20,7 +19,9 @@ pub(crate) struct ServedKernel {
     pub(super) context: Arc<Context>,
     pub(super) function: Function,
     pub(super) params: Params,
-    pub(super) status: Arc<MappedHost>,
+    pub(super) reports: Reports,
+    /// What the caller calls rank `r` of the family.
+    pub(super) names: Arc<[usize]>,
 }
 
 impl ServedKernel {
@@ -51,12 +52,27 @@ impl ServedKernel {
         Ok(())
     }
 
+    #[cold]
+    fn named(&self, error: DeviceError) -> DeviceError {
+        let name = |rank: usize| self.names.get(rank).copied().unwrap_or(rank);
+        match error {
+            DeviceError::Timeout {
+                rank,
+                peer,
+                stage,
+                column,
+            } => DeviceError::Timeout {
+                rank: name(rank),
+                peer: peer.map(name),
+                stage,
+                column,
+            },
+            error => error,
+        }
+    }
+
     /// What kernels of any rank have reported so far: host memory, a load a rank.
     pub fn verdict(&self) -> Result<(), DeviceError> {
-        let ranks = 0..self.variant.ranks.len();
-        let dead = ranks
-            .filter_map(|r| verdict::timeout(self.variant, r, &verdict::status(&self.status, r)))
-            .next();
-        dead.map_or(Ok(()), Err)
+        self.reports.verdict(self.variant).map_err(|error| self.named(error))
     }
 }

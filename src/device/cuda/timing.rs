@@ -36,6 +36,7 @@ pub(super) fn time(
         let graph = machine.capture(|| enqueue(machine, work, timed, sampling.calls));
         graphs.push(graph.map_err(blameless)?);
     }
+    machine.agree("graphs", Ok(Vec::new())).map_err(blameless)?;
     match samples(machine, candidates, &graphs, sampling) {
         Ok(times) => Ok(times),
         Err(death) => {
@@ -57,7 +58,9 @@ fn samples(
     // Once without a gate: a first launch may have to wait for an idle device, and a gate that it waits for never opens.
     for ((timed, work), graphs) in candidates.iter().zip(graphs) {
         let started = machine.start(graphs);
-        ended(machine, work, sampling.calls, started).map_err(|e| (Some(timed.collective), e))?;
+        let ended = ended(machine, work, sampling.calls, started);
+        let agreed = machine.agree("a first sample", ended.map(|()| Vec::new()));
+        agreed.map_err(|e| (Some(timed.collective), e))?;
     }
     let mut times = vec![Vec::new(); candidates.len()];
     for sample in 0..sampling.warmups.saturating_add(sampling.samples) {
@@ -81,11 +84,7 @@ fn zero(machine: &Machine, bytes: u64) -> Result<(), DeviceError> {
 
 /// From one buffer into the other and back: each call depends on the one before.
 fn enqueue(machine: &Machine, work: &Work, timed: &Timed, calls: u32) -> Result<(), DeviceError> {
-    let there: Vec<_> = machine
-        .ranks
-        .iter()
-        .map(|r| (r.input.address(), r.output.address()))
-        .collect();
+    let there: Vec<_> = (0..machine.world()).map(|r| machine.buffers(r)).collect();
     let back: Vec<_> = there.iter().map(|&(x, y)| (y, x)).collect();
     for call in 0..calls {
         let buffers = if call % 2 == 0 { &there } else { &back };
@@ -102,13 +101,17 @@ fn one(machine: &mut Machine, work: &Work, graphs: &[GraphExec], calls: u32) -> 
     for rank in &machine.ranks {
         slowest = slowest.max(rank.start.microseconds_to(&rank.end)?);
     }
+    // Everybody's, so that all ranks choose alike.
+    let all = machine.agree("a sample", Ok(slowest.to_le_bytes().to_vec()))?;
+    let number = |bytes: &Vec<u8>| bytes.as_slice().try_into().map_or(f64::NAN, f64::from_le_bytes);
+    let slowest = all.iter().map(number).fold(0.0, f64::max);
     Ok(slowest / f64::from(calls))
 }
 
 /// Waits for what was started; what kernels reported goes before what the driver did.
 fn ended(machine: &Machine, work: &Work, calls: u32, started: Result<(), DeviceError>) -> Result<(), DeviceError> {
     let settled = machine.settle(Duration::from_secs(5) + Duration::from_millis(10) * calls);
-    work.verdict()?;
+    work.verdict(machine)?;
     started?;
     settled
 }

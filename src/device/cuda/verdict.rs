@@ -4,15 +4,55 @@
 
 use crate::device::DeviceError;
 use crate::device::abi::Status;
+use crate::driver::memfd::SharedMemory;
 use crate::driver::memory::MappedHost;
+use crate::process::Seen;
 use crate::registry::Variant;
+use std::sync::Arc;
 
 /// Words from one rank's status to the next: a line each.
 pub(super) const STATUS_WORDS: usize = 16;
 
-/// The status of a rank as it is now.
-pub(super) fn status(host: &MappedHost, rank: usize) -> Status {
-    decode(|word| host.read_u32(rank * STATUS_WORDS + word))
+/// Where the ranks' kernels report.
+#[derive(Clone)]
+pub(super) enum Reports {
+    /// All ranks are of this process.
+    Here(Arc<MappedHost>),
+    /// A rank's part each, in memory that processes share, and what is known of those processes.
+    Shared(Arc<[(Arc<SharedMemory>, usize)]>, Arc<Seen>),
+}
+
+impl Reports {
+    /// The status of a rank as it is now.
+    pub fn status(&self, rank: usize) -> Status {
+        match self {
+            Self::Here(host) => decode(|word| host.read_u32(rank * STATUS_WORDS + word)),
+            Self::Shared(parts, _) => match parts.get(rank) {
+                Some((memory, at)) => decode(|word| memory.load(at + 4 * word)),
+                None => Status::default(),
+            },
+        }
+    }
+
+    /// What has gone wrong so far: host memory, a load a rank.
+    pub fn verdict(&self, variant: &Variant) -> Result<(), DeviceError> {
+        if let Self::Shared(_, seen) = self {
+            gone(seen)?;
+        }
+        let dead = (0..variant.ranks.len()).find_map(|r| timeout(variant, r, &self.status(r)));
+        dead.map_or(Ok(()), Err)
+    }
+}
+
+/// Whether every rank's process is still there.
+pub(super) fn gone(seen: &Seen) -> Result<(), DeviceError> {
+    match seen.lost() {
+        None => Ok(()),
+        Some(rank) => Err(DeviceError::Lost {
+            rank: Some(rank),
+            reason: format!("rank {rank} is gone: its process ended; make a new communicator without it"),
+        }),
+    }
 }
 
 fn decode(word: impl Fn(usize) -> u32) -> Status {

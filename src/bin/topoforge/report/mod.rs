@@ -10,6 +10,7 @@ pub mod inventory;
 pub mod machine;
 pub mod plans;
 pub mod proofs;
+pub mod ranks;
 pub mod simulation;
 mod table;
 

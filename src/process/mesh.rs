@@ -1,0 +1,666 @@
+//! A socket from every rank to every other: messages, descriptors, and the end of a process seen at once.
+//!
+//! Each message is numbered, so that ranks which lost step are found and not confused. The bootstrap is needed only to
+//! bring the sockets' names and keys round. Start at [`Mesh::join`].
+
+use super::bootstrap::Bootstrap;
+use super::watch::Watch;
+use super::wire::{Reader, Writer, hash};
+use super::{JoinError, Seen};
+use crate::driver::memfd::SharedMemory;
+use crate::driver::socket::{self, Interest};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Changes when what ranks say to each other does.
+const FORMAT: u32 = 1;
+const KEY: usize = 32;
+/// Key and rank.
+const HELLO: usize = KEY + 4;
+/// Length, number, kind, descriptors.
+const HEAD: usize = 4 + 8 + 1 + 1;
+/// The largest message that is believed.
+const MOST: usize = 1 << 30;
+
+const DATA: u8 = 0;
+const GAVE_UP: u8 = 1;
+
+/// What everybody sent, in the order of ranks.
+pub struct Gathered {
+    /// Messages; the own one too.
+    pub bytes: Vec<Vec<u8>>,
+    /// Descriptors; none for the own rank.
+    pub fds: Vec<Vec<OwnedFd>>,
+}
+
+/// Bytes and what came with them.
+type Message = (Vec<u8>, Vec<OwnedFd>);
+
+struct Peer {
+    stream: UnixStream,
+    incoming: Vec<u8>,
+    fds: VecDeque<OwnedFd>,
+}
+
+/// Joined processes of one machine.
+pub struct Mesh {
+    rank: usize,
+    /// Names of ranks in errors: what they were called when they joined.
+    names: Vec<usize>,
+    peers: Vec<Option<Peer>>,
+    board: Arc<SharedMemory>,
+    watch: Option<Watch>,
+    number: u64,
+    patience: Duration,
+    broken: Option<JoinError>,
+}
+
+/// Where the board says that a rank has left; ranks lie a line apart.
+const fn left_at(rank: usize) -> usize {
+    64 * rank
+}
+
+/// Bytes of the board that are the mesh's own; the rest is anybody's who knows the layout of [`Mesh::board`].
+pub const BOARD_OWN: usize = 64 * 64;
+/// Size of the board.
+const BOARD: usize = BOARD_OWN + 4096;
+
+impl Mesh {
+    /// Connects the ranks that `bootstrap` joins. Every step waits at most `patience`, then and later.
+    ///
+    /// # Errors
+    /// Ranks are missing, gone, of another machine, or somebody else's.
+    pub fn join(bootstrap: &mut dyn Bootstrap, patience: Duration) -> Result<Self, JoinError> {
+        let (rank, world) = (bootstrap.rank(), bootstrap.world());
+        if world == 0 || world > 64 || rank >= world {
+            return Err(JoinError::Misuse {
+                reason: format!("rank {rank} of {world}: there are 1 to 64 ranks, counted from 0"),
+            });
+        }
+        let end = Instant::now() + patience;
+        let mut key = [0; KEY + 16];
+        File::open("/dev/urandom")
+            .and_then(|mut f| f.read_exact(&mut key))
+            .map_err(|e| JoinError::system("making a key", &e))?;
+        let (key, salt) = key.split_at(KEY);
+        let name = format!("topoforge-{:016x}-{rank}", hash(salt));
+        let listener = listen(&name).map_err(|e| JoinError::system("listening for ranks", &e))?;
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let mine = Writer::default().u32(FORMAT).text(&boot).text(&name).bytes(key).done();
+        let all = bootstrap.all_gather(&mine, end)?;
+        let mut cards = Vec::new();
+        for (peer, card) in all.iter().enumerate() {
+            cards.push(Card::read(peer, card, &boot)?);
+        }
+        let mut streams: Vec<Option<UnixStream>> = (0..world).map(|_| None).collect();
+        for peer in 0..rank {
+            streams[peer] = Some(dial(&cards[peer], peer, rank, end)?);
+        }
+        let joined = accept(&listener, key, rank, &mut streams, end, patience);
+        drop(listener);
+        joined?;
+        let peer = |stream| Peer {
+            stream,
+            incoming: Vec::new(),
+            fds: VecDeque::new(),
+        };
+        let board = SharedMemory::create(BOARD).map_err(|e| JoinError::system("making shared memory", &e))?;
+        let mut mesh = Self {
+            rank,
+            names: (0..world).collect(),
+            peers: streams.into_iter().map(|s| s.map(peer)).collect(),
+            board: Arc::new(board),
+            watch: None,
+            number: 0,
+            patience,
+            broken: None,
+        };
+        mesh.share_board()?;
+        let failed = |e: io::Error| JoinError::system("watching the other ranks", &e);
+        let mut watched = Vec::new();
+        for (name, peer) in mesh.peers.iter().enumerate() {
+            if let Some(peer) = peer {
+                watched.push((name, peer.stream.try_clone().map_err(failed)?));
+            }
+        }
+        mesh.watch = Some(Watch::start(watched, mesh.board.clone(), left_at)?);
+        Ok(mesh)
+    }
+
+    /// Rank 0's board is everybody's.
+    fn share_board(&mut self) -> Result<(), JoinError> {
+        let own = self.board.clone();
+        let fds = if self.rank == 0 { vec![own.fd()] } else { Vec::new() };
+        let mut got = self.exchange(b"board", &fds)?;
+        if self.rank != 0 {
+            let fd = got.fds.first_mut().and_then(|f| f.pop());
+            let fd = fd.ok_or_else(|| JoinError::Refused {
+                reason: "rank 0 sent no shared memory: is it another version?".to_owned(),
+            })?;
+            let board = SharedMemory::open(fd, BOARD).map_err(|e| JoinError::system("mapping shared memory", &e))?;
+            self.board = Arc::new(board);
+        }
+        Ok(())
+    }
+
+    /// This process's rank.
+    pub const fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// How many ranks there are.
+    pub fn world(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// What a rank was called when it joined; errors use this name.
+    pub fn name(&self, rank: usize) -> usize {
+        self.names.get(rank).copied().unwrap_or(rank)
+    }
+
+    /// Every step from now on waits at most so long.
+    pub const fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
+    /// From now on rank `r` is whom errors call `order[r]`. The same on all ranks; `order` is a permutation.
+    pub fn renumber(&mut self, order: &[usize]) {
+        let place = |name: usize| self.names.iter().position(|n| *n == name);
+        let old: Vec<usize> = order.iter().filter_map(|name| place(*name)).collect();
+        if old.len() != self.peers.len() {
+            return;
+        }
+        let mut peers: Vec<Option<Peer>> = std::mem::take(&mut self.peers);
+        self.rank = old.iter().position(|o| *o == self.rank).unwrap_or(self.rank);
+        self.peers = old.iter().map(|o| peers[*o].take()).collect();
+        self.names = order.to_vec();
+    }
+
+    /// Memory that all ranks share, zeroed at first; bytes from [`BOARD_OWN`] on are the user's.
+    pub fn board(&self) -> &Arc<SharedMemory> {
+        &self.board
+    }
+
+    /// The thread that notices ends; none after an end in order.
+    pub fn watch(&self) -> Option<&Watch> {
+        self.watch.as_ref()
+    }
+
+    /// What was seen of the peers' processes.
+    pub fn seen(&self) -> Arc<Seen> {
+        self.watch.as_ref().map(|w| w.seen().clone()).unwrap_or_default()
+    }
+
+    /// Everybody's bytes. Every rank calls it, equally often.
+    ///
+    /// # Errors
+    /// A rank is gone, gave up or does not answer within the patience: it is named, and the mesh stays broken.
+    pub fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, JoinError> {
+        self.exchange(mine, &[]).map(|g| g.bytes)
+    }
+
+    /// Everybody's bytes and descriptors.
+    ///
+    /// # Errors
+    /// As [`Mesh::all_gather`].
+    pub fn exchange(&mut self, mine: &[u8], fds: &[BorrowedFd<'_>]) -> Result<Gathered, JoinError> {
+        if let Some(error) = &self.broken {
+            return Err(error.clone());
+        }
+        self.number += 1;
+        let outcome = self.round(DATA, mine, fds, Instant::now() + self.patience);
+        if let Err(error) = &outcome {
+            self.give_up(error);
+        }
+        outcome
+    }
+
+    /// Tells everybody, as far as they can be told at once, and stays broken.
+    pub fn give_up(&mut self, error: &JoinError) {
+        if self.broken.is_some() {
+            return;
+        }
+        self.broken = Some(error.clone());
+        if let (JoinError::Lost { rank, .. }, Some(watch)) = (error, &self.watch) {
+            watch.seen().lose(*rank);
+        }
+        let message = frame(self.number, GAVE_UP, 0, &error.encode());
+        for peer in self.peers.iter().flatten() {
+            let _ = socket::send(&peer.stream, &message, &[]);
+        }
+    }
+
+    fn round(&mut self, kind: u8, mine: &[u8], fds: &[BorrowedFd<'_>], end: Instant) -> Result<Gathered, JoinError> {
+        let world = self.peers.len();
+        let message = frame(self.number, kind, fds.len() as u8, mine);
+        let mut sent = vec![0; world];
+        let mut got: Vec<Option<Message>> = (0..world).map(|_| None).collect();
+        got[self.rank] = Some((mine.to_vec(), Vec::new()));
+        sent[self.rank] = message.len();
+        loop {
+            for rank in 0..world {
+                let name = self.names[rank];
+                let lost = || JoinError::Lost {
+                    rank: name,
+                    doing: "setting up".to_owned(),
+                };
+                let Some(peer) = &mut self.peers[rank] else { continue };
+                if got[rank].is_none() {
+                    // What it said before it went comes first.
+                    let open = peer.fill();
+                    got[rank] = peer.take(name, self.number)?;
+                    if !open && got[rank].is_none() {
+                        return Err(lost());
+                    }
+                }
+                while sent[rank] < message.len() {
+                    let first = sent[rank] == 0;
+                    match socket::send(&peer.stream, &message[sent[rank]..], if first { fds } else { &[] }) {
+                        Ok(n) => sent[rank] += n,
+                        Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                        // It may have said why before it went.
+                        Err(_) => return Err(peer.last_words(name).unwrap_or_else(lost)),
+                    }
+                }
+            }
+            if got.iter().all(Option::is_some) && sent.iter().all(|s| *s == message.len()) {
+                break;
+            }
+            let mut interests = Vec::new();
+            for (rank, peer) in self.peers.iter().enumerate() {
+                let Some(peer) = peer else { continue };
+                let (reads, writes) = (got[rank].is_none(), sent[rank] < message.len());
+                if reads || writes {
+                    let mut interest = Interest::in_end(peer.stream.as_fd()).writing(writes);
+                    interest.read = reads;
+                    interests.push(interest);
+                }
+            }
+            let heard =
+                socket::wait(&mut interests, Some(end)).map_err(|e| JoinError::system("waiting for ranks", &e))?;
+            if !heard && Instant::now() >= end {
+                let missing = (0..world).filter(|r| got[*r].is_none() || sent[*r] < message.len());
+                return Err(JoinError::Missing {
+                    ranks: missing.map(|r| self.names[r]).collect(),
+                    after: self.patience,
+                    doing: "setting up".to_owned(),
+                });
+            }
+        }
+        let (bytes, fds) = got.into_iter().flatten().unzip();
+        Ok(Gathered { bytes, fds })
+    }
+}
+
+impl Drop for Mesh {
+    /// Says goodbye, so that the others do not take it for a death.
+    fn drop(&mut self) {
+        if self.broken.is_none() {
+            self.board.store(left_at(self.name(self.rank)), 1);
+        }
+        // The thread has copies of the sockets.
+        drop(self.watch.take());
+        for peer in self.peers.iter().flatten() {
+            let _ = peer.stream.shutdown(std::net::Shutdown::Both);
+        }
+    }
+}
+
+impl Peer {
+    /// Reads what is there; false when the other end is gone.
+    fn fill(&mut self) -> bool {
+        let mut part = vec![0; 64 << 10];
+        let mut luggage = Vec::new();
+        let open = loop {
+            match socket::receive(&self.stream, &mut part, &mut luggage) {
+                Ok(0) => break false,
+                Ok(n) => self.incoming.extend(&part[..n]),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break true,
+                Err(_) => break false,
+            }
+        };
+        self.fds.extend(luggage);
+        open
+    }
+
+    /// Why it gave up, if that is what it said last.
+    fn last_words(&mut self, name: usize) -> Option<JoinError> {
+        self.fill();
+        let mut r = Reader::new(&self.incoming);
+        loop {
+            let (size, _, kind, _) = (r.u32()? as usize, r.u64()?, r.u8()?, r.u8()?);
+            let bytes = r.take(size)?;
+            if kind == GAVE_UP {
+                return Some(JoinError::decode(name, bytes));
+            }
+        }
+    }
+
+    /// The next message, once it is whole.
+    fn take(&mut self, name: usize, number: u64) -> Result<Option<Message>, JoinError> {
+        let mut r = Reader::new(&self.incoming);
+        let mut read = || Some((r.u32()? as usize, r.u64()?, r.u8()?, r.u8()? as usize));
+        let Some((size, theirs, kind, fds)) = read() else {
+            return Ok(None);
+        };
+        if size > MOST {
+            let reason = format!("rank {name} sends nonsense: is it another version?");
+            return Err(JoinError::Refused { reason });
+        }
+        if self.incoming.len() < HEAD + size {
+            return Ok(None);
+        }
+        let bytes = self.incoming[HEAD..HEAD + size].to_vec();
+        if kind == GAVE_UP {
+            return Err(JoinError::decode(name, &bytes));
+        }
+        if theirs != number || self.fds.len() < fds {
+            let reason =
+                format!("rank {name} is at step {theirs}, this one at {number}: do all ranks run the same program?");
+            return Err(JoinError::Refused { reason });
+        }
+        self.incoming.drain(..HEAD + size);
+        Ok(Some((bytes, self.fds.drain(..fds).collect())))
+    }
+}
+
+fn frame(number: u64, kind: u8, fds: u8, bytes: &[u8]) -> Vec<u8> {
+    let mut message = Writer::default()
+        .u32(bytes.len() as u32)
+        .u64(number)
+        .u8(kind)
+        .u8(fds)
+        .done();
+    message.extend(bytes);
+    message
+}
+
+/// What a rank brought to the bootstrap.
+struct Card {
+    name: String,
+    key: Vec<u8>,
+}
+
+impl Card {
+    fn read(rank: usize, bytes: &[u8], boot: &str) -> Result<Self, JoinError> {
+        let refused = |reason: String| Err(JoinError::Refused { reason });
+        let mut r = Reader::new(bytes);
+        let format = r.u32();
+        if format != Some(FORMAT) {
+            let theirs = format.map_or("nothing that can be read".to_owned(), |f| format!("format {f}"));
+            return refused(format!(
+                "rank {rank} speaks {theirs}, this one format {FORMAT}: use one version"
+            ));
+        }
+        let (Some(theirs), Some(name), Some(key)) = (r.text(), r.text(), r.bytes()) else {
+            return refused(format!("rank {rank} sent too little: use one version"));
+        };
+        if theirs != boot {
+            return refused(format!(
+                "rank {rank} is on another machine: one communicator is for one machine"
+            ));
+        }
+        let key = key.to_vec();
+        Ok(Self { name, key })
+    }
+}
+
+fn listen(name: &str) -> io::Result<UnixListener> {
+    let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+fn dial(card: &Card, peer: usize, rank: usize, end: Instant) -> Result<UnixStream, JoinError> {
+    let failed = |e: &io::Error| JoinError::system(&format!("connecting to rank {peer}"), e);
+    let address = SocketAddr::from_abstract_name(&card.name).map_err(|e| failed(&e))?;
+    let stream = match UnixStream::connect_addr(&address) {
+        Ok(stream) => stream,
+        Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
+            let doing = "connecting; or it is in another network name space (container)".to_owned();
+            return Err(JoinError::Lost { rank: peer, doing });
+        }
+        Err(e) => return Err(failed(&e)),
+    };
+    if socket::credentials(&stream).map_err(|e| failed(&e))?.uid != socket::own_uid() {
+        let reason = format!("rank {peer} belongs to another user");
+        return Err(JoinError::Refused { reason });
+    }
+    stream.set_nonblocking(true).map_err(|e| failed(&e))?;
+    let mut hello = card.key.clone();
+    hello.extend((rank as u32).to_le_bytes());
+    // An empty socket takes so little at once.
+    match socket::send(&stream, &hello, &[]) {
+        Ok(sent) if sent == hello.len() && Instant::now() < end => Ok(stream),
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe && e.kind() != io::ErrorKind::ConnectionReset => {
+            Err(failed(&e))
+        }
+        _ => Err(JoinError::Lost {
+            rank: peer,
+            doing: "connecting".to_owned(),
+        }),
+    }
+}
+
+/// Waits for the ranks above this one; whoever does not know the key is turned away.
+fn accept(
+    listener: &UnixListener,
+    key: &[u8],
+    rank: usize,
+    streams: &mut [Option<UnixStream>],
+    end: Instant,
+    patience: Duration,
+) -> Result<(), JoinError> {
+    let failed = |e: io::Error| JoinError::system("waiting for ranks", &e);
+    let mut strangers: Vec<(UnixStream, Vec<u8>)> = Vec::new();
+    while streams.iter().skip(rank + 1).any(Option::is_none) {
+        let mut interests = vec![Interest::in_end(listener.as_fd()).reading()];
+        interests.extend(strangers.iter().map(|(s, _)| Interest::in_end(s.as_fd()).reading()));
+        let seated: Vec<usize> = (0..streams.len()).filter(|r| streams[*r].is_some()).collect();
+        for peer in &seated {
+            interests.extend(streams[*peer].as_ref().map(|s| Interest::in_end(s.as_fd())));
+        }
+        let heard = socket::wait(&mut interests, Some(end)).map_err(failed)?;
+        let gone = interests[1 + strangers.len()..].iter().position(|i| i.gone);
+        if let Some(index) = gone {
+            let (rank, doing) = (seated[index], "connecting".to_owned());
+            return Err(JoinError::Lost { rank, doing });
+        }
+        if !heard && Instant::now() >= end {
+            let missing = (rank + 1..streams.len()).filter(|r| streams[*r].is_none());
+            return Err(JoinError::Missing {
+                ranks: missing.collect(),
+                after: patience,
+                doing: "connecting".to_owned(),
+            });
+        }
+        let knocks = interests[0].readable;
+        strangers.retain_mut(|(stream, said)| {
+            let mut part = [0; HELLO];
+            match socket::receive(stream, &mut part[..HELLO - said.len()], &mut Vec::new()) {
+                Ok(0) => return false,
+                Ok(n) => said.extend(&part[..n]),
+                Err(e) => return e.kind() == io::ErrorKind::WouldBlock,
+            }
+            if said.len() < HELLO {
+                return true;
+            }
+            let peer = Reader::new(&said[KEY..]).u32().unwrap_or(u32::MAX) as usize;
+            if said[..KEY] == *key && peer > rank && peer < streams.len() && streams[peer].is_none() {
+                streams[peer] = stream.try_clone().ok();
+            }
+            false
+        });
+        while let (true, Ok((stream, _))) = (knocks, listener.accept()) {
+            let same_user = socket::credentials(&stream).is_ok_and(|c| c.uid == socket::own_uid());
+            if same_user && strangers.len() < 256 && stream.set_nonblocking(true).is_ok() {
+                strangers.push((stream, Vec::new()));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bootstrap::LocalSocket;
+    use super::*;
+    use std::os::fd::AsRawFd;
+    use std::thread;
+
+    const SOON: Duration = Duration::from_millis(2000);
+
+    /// Runs `work` on every rank, a thread each.
+    fn ranks<T: Send + 'static>(
+        salt: &'static str,
+        world: usize,
+        patience: Duration,
+        work: impl Fn(Mesh) -> T + Send + Clone + 'static,
+    ) -> Vec<T> {
+        let mut id = [3; 128];
+        id[..8].copy_from_slice(&hash(format!("mesh {salt} {}", std::process::id()).as_bytes()).to_le_bytes());
+        let rank = |rank| {
+            let work = work.clone();
+            thread::spawn(move || {
+                let mut socket = LocalSocket::join(&id, rank, world, SOON).expect("joined");
+                let mut mesh = Mesh::join(&mut socket, SOON).expect("meshed");
+                mesh.patience = patience;
+                work(mesh)
+            })
+        };
+        let threads: Vec<_> = (0..world).map(rank).collect();
+        threads.into_iter().map(|t| t.join().expect("no panic")).collect()
+    }
+
+    #[test]
+    fn large_messages_go_both_ways_at_once() {
+        let done = ranks("large", 3, SOON, |mut mesh| {
+            let mine = vec![mesh.rank() as u8; 3 << 20];
+            let all = mesh.all_gather(&mine).expect("gathered");
+            all.iter()
+                .enumerate()
+                .all(|(r, b)| b.len() == 3 << 20 && b.iter().all(|x| *x == r as u8))
+        });
+        assert_eq!(done, [true; 3]);
+    }
+
+    #[test]
+    fn descriptors_come_with_the_message_they_were_sent_with() {
+        let done = ranks("fds", 3, SOON, |mut mesh| {
+            let rank = mesh.rank();
+            let memory = SharedMemory::create(4096).expect("made");
+            memory.store(0, 100 + rank as u32);
+            let got = mesh.exchange(&[1], &[memory.fd()]).expect("exchanged");
+            mesh.all_gather(&[2]).expect("gathered");
+            got.fds
+                .into_iter()
+                .map(|mut fds| {
+                    fds.pop()
+                        .map_or(0, |fd| SharedMemory::open(fd, 4096).expect("mapped").load(0))
+                })
+                .collect::<Vec<_>>()
+        });
+        assert_eq!(done, [vec![0, 101, 102], vec![100, 0, 102], vec![100, 101, 0]]);
+    }
+
+    #[test]
+    fn a_rank_that_leaves_in_order_is_told_from_one_that_is_lost() {
+        let seen = ranks("leaves", 3, SOON, |mut mesh| {
+            let rank = mesh.rank();
+            mesh.all_gather(&[]).expect("gathered");
+            if rank == 1 {
+                return (None, None);
+            }
+            if rank == 2 {
+                thread::sleep(Duration::from_millis(100));
+                // As a killed process: the sockets close, nothing is said.
+                mesh.broken = Some(JoinError::Misuse { reason: String::new() });
+                return (None, None);
+            }
+            let seen = mesh.seen();
+            let end = Instant::now() + SOON;
+            while Instant::now() < end && (seen.left().is_none() || seen.lost().is_none()) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            (seen.left(), seen.lost())
+        });
+        assert_eq!(seen[0], (Some(1), Some(2)));
+    }
+
+    #[test]
+    fn whoever_does_not_answer_or_lost_step_is_named_everywhere() {
+        let errors = ranks("late", 3, Duration::from_millis(150), |mut mesh| {
+            if mesh.rank() == 2 {
+                thread::sleep(Duration::from_millis(600));
+            }
+            mesh.all_gather(&[]).err()
+        });
+        for (rank, e) in errors.into_iter().enumerate() {
+            let e = e.unwrap_or_else(|| panic!("rank {rank} must fail"));
+            assert!(
+                matches!(&e, JoinError::Missing { ranks, .. } if *ranks == [2]),
+                "rank {rank}: {e}"
+            );
+        }
+        let errors = ranks("step", 2, SOON, |mut mesh| {
+            mesh.number += mesh.rank() as u64;
+            mesh.all_gather(&[]).err().map(|e| e.to_string())
+        });
+        assert!(
+            errors.iter().flatten().any(|e| e.contains("the same program")),
+            "{errors:?}"
+        );
+    }
+
+    #[test]
+    fn an_error_of_one_rank_reaches_all() {
+        let errors = ranks("gives up", 3, SOON, |mut mesh| {
+            if mesh.rank() == 1 {
+                let reason = "no memory".to_owned();
+                mesh.give_up(&JoinError::Misuse { reason });
+            }
+            mesh.all_gather(&[]).err().map(|e| e.to_string())
+        });
+        assert_eq!(errors[0].as_deref(), Some("rank 1 gave up: no memory"));
+        assert_eq!(errors[2], errors[0]);
+    }
+
+    #[test]
+    fn renumbered_ranks_keep_their_names_in_errors() {
+        let done = ranks("renumber", 3, Duration::from_millis(150), |mut mesh| {
+            let name = mesh.rank();
+            mesh.renumber(&[2, 0, 1]);
+            let all = mesh.all_gather(&[name as u8]).expect("gathered");
+            let missing = if name == 2 {
+                thread::sleep(Duration::from_millis(400));
+                None
+            } else {
+                mesh.all_gather(&[]).err().and_then(|e| e.rank())
+            };
+            (mesh.rank(), all.concat(), missing)
+        });
+        assert_eq!(done[0], (1, vec![2, 0, 1], Some(2)));
+        assert_eq!((done[1].0, done[1].2, done[2].0), (2, Some(2), 0));
+    }
+
+    #[test]
+    fn a_thousand_meshes_leave_no_descriptor_behind() {
+        let open = || std::fs::read_dir("/proc/self/fd").map(Iterator::count).unwrap_or(0);
+        // Of tests that run beside this one.
+        let slack = 200;
+        let before = open();
+        for _ in 0..300 {
+            ranks("leak", 2, SOON, |mut mesh| mesh.all_gather(&[]).is_ok());
+        }
+        let (before, after) = (before + slack, open());
+        assert!(after < before, "{after} descriptors after, {before} before");
+        // Numbers are taken from below, so a leak shows here too.
+        assert!(File::open("/dev/null").expect("opens").as_raw_fd() < before as i32);
+    }
+}

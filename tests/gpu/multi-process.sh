@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# A process a rank on real GPUs: every way of sharing memory, masks, ranks on one GPU, many groups, and the table of two
+# processes against that of one.
+# Usage: tests/gpu/multi-process.sh PATH/TO/topoforge [FOLDER FOR REPORTS]
+# Needs two GPUs; with one, only the ranks that share it. Under three minutes. Any failure makes the status non-zero.
+set -u
+bin=${1:?path to the topoforge binary}
+out=${2:-$(mktemp -d)}
+mkdir -p "$out"
+here=$(dirname "$0")
+passed=0 failed=0
+check() {
+  local name=$1 limit=$2
+  shift 2
+  local since=$SECONDS
+  if timeout -k 5 "$limit" "$@" >"$out/$name.txt" 2>"$out/$name.err"; then
+    passed=$((passed + 1))
+    echo "ok    $name ($((SECONDS - since)) s)"
+  else
+    local code=$?
+    failed=$((failed + 1))
+    echo "FAIL  $name (status $code, $((SECONDS - since)) s)"
+    tail -n 12 "$out/$name.txt" "$out/$name.err"
+  fi
+}
+gpus=$("$bin" devices --json | python3 -c 'import json,sys; print(len(json.load(sys.stdin)["cuda"]))')
+echo "$gpus GPUs"
+small=(--payloads 5KiB --comparator none --deadline 5 --patience 20)
+check one-gpu 60 "$bin" launch -n 2 --gpus 0,0 --port 29501 -- "${small[@]}" --shared-gpus --family nvlink-pair --calls 6
+if [ "$gpus" -ge 2 ]; then
+  check pair 60 "$bin" launch -n 2 --port 29502 -- "${small[@]}"
+  cat "$out/pair.txt"
+  check reordered 60 env CUDA_VISIBLE_DEVICES=1,0 "$bin" launch -n 2 --port 29503 -- "${small[@]}"
+  check masked 60 "$bin" launch -n 2 --gpus 1,0 --masked --port 29504 -- "${small[@]}"
+  for way in vmm ipc staged; do
+    family=()
+    [ "$way" = staged ] && family=(--family no-peer-pair)
+    check "share-$way" 60 "$bin" launch -n 2 --port 29505 -- "${small[@]}" --share "$way" "${family[@]}"
+  done
+  rm -f "$out"/one.ron "$out"/two.ron
+  tune=(--payloads 1,5,10,25,40,80KiB --comparator nccl,pull)
+  check tune-one 120 "$bin" tune --device cuda:0,1 "${tune[@]}" --out "$out/one.ron"
+  check tune-two 120 "$bin" launch -n 2 --port 29506 -- "${tune[@]}" --routes "$out/two.ron"
+  check same-table 10 python3 "$here/same-table.py" "$out/one.ron" "$out/two.ron"
+  cat "$out/same-table.txt"
+  check read-table 60 "$bin" launch -n 2 --port 29507 -- "${tune[@]}" --routes "$out/two.ron"
+  check cycles 120 "$bin" launch -n 2 --port 29508 -- "${tune[@]}" --routes "$out/two.ron" --cycles 20 --calls 6
+  cat "$out/cycles.txt"
+fi
+echo "$passed passed, $failed failed; reports in $out"
+[ "$failed" -eq 0 ]

@@ -6,6 +6,7 @@
 //! runs the same code gets the same result. No clock, no I/O.
 //! Start reading at [`Fabric`], then [`Planner`].
 
+pub mod baselines;
 pub mod bound;
 mod cache;
 pub mod catalogue;
@@ -25,8 +26,10 @@ pub mod plan;
 mod polish;
 mod rotate;
 pub mod sequence;
+pub mod simulate;
 pub mod spec;
 
+pub use baselines::Baseline;
 pub use bound::Bound;
 pub use catalogue::Catalogue;
 pub use choose::{Planner, Prediction, Strategy, WrongRanks};

@@ -1,4 +1,4 @@
-// Kernels that measure and check collectives but are none: mixing node, copy node, start gate, delay, conversions.
+// Kernels that measure and check collectives but are none: mixing node, copy node, start gate, delay, conversions, load, soak.
 // tf_mix holds the same function as src/qualify/mix.rs: change both together.
 #include "arch.cuh"
 
@@ -90,4 +90,160 @@ extern "C" __global__ void tf_fan(const uint4 *from, tf_u32 vectors, tf_u32 peer
   const tf_u32 peer = blockIdx.x % peers, blocks = gridDim.x / peers;
   uint4 *const to = peer == 0 ? p0 : peer == 1 ? p1 : peer == 2 ? p2 : peer == 3 ? p3 : peer == 4 ? p4 : peer == 5 ? p5 : peer == 6 ? p6 : p7;
   for (tf_u32 i = blockIdx.x / peers * blockDim.x + threadIdx.x; i < vectors; i += blocks * blockDim.x) to[i] = from[i];
+}
+
+// Lets so many clocks go by.
+static __device__ void tf_hold(tf_u32 clocks) {
+  for (const tf_u32 since = clock(); static_cast<tf_u32>(clock()) - since < clocks;) {
+  }
+}
+
+// Two ranks play with one word through memory that is far from the poller, e.g. the host's. With `gap` two polls are in
+// flight, so many clocks apart, so that a word that has just been missed is seen half a round trip earlier. Bounded.
+extern "C" __global__ void tf_ping_far(tf_u32 *mine, tf_u32 *peer, tf_u32 rounds, tf_u32 first, tf_u64 deadline_ns, tf_u32 gap) {
+  const TfThread t{};
+  const tf_u64 since = tf_clock_ns(t);
+  for (tf_u32 i = 1; i <= rounds; i++) {
+    if (first) tf_store_relaxed_u32(t, peer, i);
+    tf_u32 a = tf_load_relaxed_u32(t, mine);
+    if (gap) {
+      tf_hold(gap);
+      for (tf_u32 polls = 1;; polls++) {
+        const tf_u32 b = tf_load_relaxed_u32(t, mine);
+        if (a >= i) break;
+        a = tf_load_relaxed_u32(t, mine);
+        if (b >= i) break;
+        if (polls % 1024u == 0 && tf_clock_ns(t) - since > deadline_ns) return;
+      }
+    } else {
+      for (tf_u32 polls = 1; a < i; polls++) {
+        a = tf_load_relaxed_u32(t, mine);
+        if (polls % 1024u == 0 && tf_clock_ns(t) - since > deadline_ns) return;
+      }
+    }
+    if (!first) tf_store_relaxed_u32(t, peer, i);
+  }
+}
+
+// Reads a buffer of 16-byte vectors, one after the other in a thread: how = 0 relaxed at system scope as a poll does, 1
+// weak, 2 weak with two vectors in flight, 3 weak with four. Only all ones in every vector would write to the sink.
+extern "C" __global__ void tf_read(const uint4 *from, tf_u32 vectors, tf_u32 how, tf_u32 *sink) {
+  const TfThread t{};
+  const tf_u32 step = gridDim.x * blockDim.x;
+  tf_u32 all = ~0u;
+  const tf_u32 flight = how == 3 ? 4 : how == 2 ? 2 : 1;
+  for (tf_u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < vectors; i += flight * step) {
+    uint4 v[4] = {};
+    TF_UNROLL
+    for (tf_u32 k = 0; k < 4; k++)
+      if (k < flight && i + k * step < vectors) v[k] = how == 0 ? tf_load_relaxed_4x32(t, from + i) : tf_load_weak(t, from + i + k * step);
+    TF_UNROLL
+    for (tf_u32 k = 0; k < 4; k++)
+      if (k < flight) all &= v[k].x & v[k].y & v[k].z & v[k].w;
+  }
+  if (all == ~0u) *sink = all;
+}
+
+// Load beside collectives: each thread rewrites its part of a buffer so many times. Does nothing once the host has set
+// the word, so that whatever is still enqueued drains at once.
+extern "C" __global__ void tf_busy(float4 *data, tf_u32 vectors, tf_u32 rounds, const volatile tf_u32 *stop) {
+  __shared__ tf_u32 stopped;
+  if (threadIdx.x == 0) stopped = *stop;
+  __syncthreads();
+  if (stopped) return;
+  for (tf_u32 round = 0; round < rounds; round++)
+    for (tf_u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < vectors; i += gridDim.x * blockDim.x) {
+      float4 v = data[i];
+      v.x = v.x * 0.5f + 1.0f;
+      v.y = v.y * 0.5f + 1.0f;
+      v.z = v.z * 0.5f + 1.0f;
+      v.w = v.w * 0.5f + 1.0f;
+      data[i] = v;
+    }
+}
+
+// One rank's state of a soak, in its own memory. Mirrored in src/device/cuda/soak.rs.
+struct TfSoak {
+  tf_u64 call;      // the call that the next node checks
+  tf_u64 wrong;     // words that were not the declared sum
+  tf_u64 words;     // words compared
+  tf_u32 arrived;   // blocks of the node under way that have ended
+  tf_u32 claimed;   // 0 until a thread has described the first wrong word
+  tf_u64 at_call;
+  tf_u32 element;
+  tf_u32 expected;
+  tf_u32 got;
+  tf_u32 reserved;
+};
+
+// The input of a rank: a pure function, so that every rank can say what every other one sent. As src/qualify/soak.rs.
+static __device__ tf_u32 tf_soak_input(tf_u32 seed, tf_u32 rank, tf_u64 call, tf_u32 i) {
+  const tf_u32 low = static_cast<tf_u32>(call), high = static_cast<tf_u32>(call >> 32);
+  const tf_u32 who = rank * 0x85ebca77u + low * 0xc2b2ae3du + high * 0x27d4eb2fu;
+  const tf_u32 hash = tf_scramble(tf_scramble(seed ^ (i * 0x9e3779b1u)) ^ who);
+  return ((hash >> 31) << 15) | ((10u + ((hash >> 10) & 7u)) << 10) | (hash & 0x3ffu);
+}
+
+#define TF_SOAK_SUM 0xfeu
+#define TF_SOAK_ROUND 0xfdu
+#define TF_SOAK_END 0xffu
+#define TF_SOAK_DEPTH 8
+
+// The declared expression over that call's inputs, in reverse Polish notation: a rank's number or an operation a byte.
+static __device__ tf_u32 tf_soak_sum(const tf_u8 *program, tf_u32 seed, tf_u64 call, tf_u32 i, tf_u32 narrow) {
+  float stack[TF_SOAK_DEPTH];
+  tf_u32 depth = 0;
+  for (; *program != TF_SOAK_END; program++) {
+    const tf_u32 step = *program;
+    if (step == TF_SOAK_SUM) {
+      depth--;
+      stack[depth - 1] = tf_add_f32(stack[depth - 1], stack[depth]);
+      // An f16 sum through f32 is the f16 sum: src/qualify/reference.rs says why.
+      if (narrow) stack[depth - 1] = tf_f32_of_f16(tf_f16_of_f32(stack[depth - 1]));
+    } else if (step == TF_SOAK_ROUND) {
+      stack[depth - 1] = tf_f32_of_f16(tf_f16_of_f32(stack[depth - 1]));
+    } else {
+      stack[depth++] = tf_f32_of_f16(tf_soak_input(seed, step, call, i));
+    }
+  }
+  return tf_f16_of_f32(stack[0]);
+}
+
+// Between two calls of a soak: compares every word of the call that has ended, overwrites it so that nothing of it can
+// pass for a later call's, and makes the inputs of the next call. `programs` holds this rank's expressions, `starts` where
+// each chunk's begins, `chunk` the elements of a chunk.
+extern "C" __global__ void tf_soak(unsigned short *output, tf_u32 checked, unsigned short *input, tf_u32 made, tf_u32 rank,
+                                   TfSoak *state, tf_u32 seed, const tf_u8 *programs, const tf_u32 *starts, tf_u32 chunk,
+                                   tf_u32 narrow, tf_u32 flags) {
+  tf_enter_grid(flags);
+  const tf_u64 call = state->call;
+  const tf_u32 first = blockIdx.x * blockDim.x + threadIdx.x, step = gridDim.x * blockDim.x;
+  tf_u64 wrong = 0, words = 0;
+  for (tf_u32 i = first; i < checked; i += step) {
+    const tf_u32 expected = tf_soak_sum(programs + starts[i / chunk], seed, call, i, narrow);
+    const tf_u32 got = output[i];
+    words++;
+    if (got != expected) {
+      wrong++;
+      if (atomicCAS(&state->claimed, 0u, 1u) == 0u) {
+        state->at_call = call;
+        state->element = i;
+        state->expected = expected;
+        state->got = got;
+      }
+    }
+    output[i] = 0xa5a5;
+  }
+  for (tf_u32 i = first; i < made; i += step)
+    input[i] = static_cast<unsigned short>(tf_soak_input(seed, rank, call + (checked != 0), i));
+  if (words) atomicAdd(&state->words, words);
+  if (wrong) atomicAdd(&state->wrong, wrong);
+  __syncthreads();
+  if (threadIdx.x == 0 && checked != 0) {
+    __threadfence();
+    if (atomicAdd(&state->arrived, 1u) == gridDim.x - 1) {
+      state->arrived = 0;
+      state->call = call + 1;
+    }
+  }
 }

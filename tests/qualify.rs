@@ -4,7 +4,7 @@
 mod fake;
 
 use fake::{Fake, Wrong, leak, left_fold, variant};
-use topoforge::device::{Comparator, DeviceError, Fault, Geometry};
+use topoforge::device::{Comparator, DeviceError, Fault, Geometry, NcclSetting};
 use topoforge::qualify::reference::BadExpression;
 use topoforge::qualify::{Outcome, QualifyPlan, Reason, controls, qualify, qualify_comparator};
 use topoforge::registry::{Partials, Variant};
@@ -252,7 +252,11 @@ fn controls_tell_caught_from_missed() {
 fn a_comparator_in_another_order_passes_and_a_broken_one_does_not() {
     for partials in [Partials::F16, Partials::F32] {
         let mut exec = Fake::new(8);
-        let proof = qualify_comparator(&mut exec, Comparator::Nccl(partials), &QualifyPlan::quick());
+        let proof = qualify_comparator(
+            &mut exec,
+            Comparator::Nccl(NcclSetting::AsFound, partials),
+            &QualifyPlan::quick(),
+        );
         assert!(proof.is_ok_and(|p| p.words > 10_000));
         for wrong in [
             Wrong::Dropped { from: 3, to: 0 },
@@ -261,7 +265,11 @@ fn a_comparator_in_another_order_passes_and_a_broken_one_does_not() {
             Wrong::Tail,
         ] {
             exec.nccl = Some(wrong);
-            let refusal = qualify_comparator(&mut exec, Comparator::Nccl(partials), &QualifyPlan::quick());
+            let refusal = qualify_comparator(
+                &mut exec,
+                Comparator::Nccl(NcclSetting::AsFound, partials),
+                &QualifyPlan::quick(),
+            );
             let reason = refusal.map_err(|r| r.reason);
             assert!(
                 matches!(reason, Err(Reason::OutOfBound { .. } | Reason::ReplicasDiffer { .. })),
@@ -277,7 +285,11 @@ fn a_comparator_in_another_order_passes_and_a_broken_one_does_not() {
             rank: 2,
             element: 5,
         });
-        let refusal = qualify_comparator(&mut exec, Comparator::Nccl(partials), &QualifyPlan::quick());
+        let refusal = qualify_comparator(
+            &mut exec,
+            Comparator::Nccl(NcclSetting::AsFound, partials),
+            &QualifyPlan::quick(),
+        );
         let reason = refusal.map_err(|r| r.reason);
         assert!(
             matches!(
@@ -295,7 +307,11 @@ fn a_comparator_in_another_order_passes_and_a_broken_one_does_not() {
     }
     let mut exec = Fake::new(2);
     exec.has_nccl = false;
-    let refusal = qualify_comparator(&mut exec, Comparator::Nccl(Partials::F16), &QualifyPlan::quick());
+    let refusal = qualify_comparator(
+        &mut exec,
+        Comparator::Nccl(NcclSetting::AsFound, Partials::F16),
+        &QualifyPlan::quick(),
+    );
     assert!(matches!(
         refusal.map_err(|r| r.reason),
         Err(Reason::Device(DeviceError::Unavailable { .. }))

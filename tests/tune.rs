@@ -4,7 +4,7 @@
 mod fake;
 
 use fake::{Fake, Wrong, family, left_fold, variant};
-use topoforge::device::{DeviceError, Geometry};
+use topoforge::device::{DeviceError, Geometry, Launch};
 use topoforge::registry::{Family, Memory, Partials};
 use topoforge::tune::{Compare, Payloads, Progress, TuneError, TuneOptions, TuneReport, bench, geometry, tune};
 
@@ -299,8 +299,135 @@ fn candidates_are_few_and_bounded() {
         }
     })
     .expect("tunes");
-    assert_eq!(timed, 2 + 5, "ours, and pull in every geometry");
-    assert_eq!(exec.times, 2, "one coarse round, one last round");
+    assert_eq!(timed, 2 + 2, "two of ours, and peer reads in two shapes");
+    assert_eq!(exec.times, 3, "two coarse rounds, one last round");
+}
+
+#[test]
+fn a_payload_costs_few_timings_whatever_the_geometries() {
+    let mut exec = Fake::new(2);
+    exec.max_blocks = 64;
+    let mut many = options(&[5, 40], &[Compare::Nccl]);
+    many.launches = vec![Launch::Plain, Launch::Programmatic];
+    let report = run(&mut exec, &many);
+    for row in &report.rows {
+        // Three variants in two shapes; then each, in both launch modes, in the shapes beside and the other mode in its own.
+        assert!(
+            row.candidates <= 3 * 2 + 3 * 5,
+            "{} for {} bytes",
+            row.candidates,
+            row.bytes
+        );
+        // Every shape of 64 threads is the fastest, wherever the first round looked.
+        assert_eq!(row.geometry.map(|g| g.threads), Some(64));
+    }
+    let names: Vec<&str> = report.phases.list().iter().map(|p| p.name).collect();
+    for name in [
+        "comparator",
+        "proofs",
+        "loading and scratch",
+        "geometry search",
+        "last rounds",
+        "last proofs",
+    ] {
+        assert!(names.contains(&name), "{name} is not among {names:?}");
+    }
+}
+
+#[test]
+fn a_shape_beside_the_first_ones_is_found() {
+    for best in [32, 64, 128, 256, 512] {
+        let mut exec = Fake::new(2);
+        exec.clock = Box::new(move |name, geometry, _| match name {
+            "nccl" => 9.0,
+            _ => 1.0 + (f64::from(geometry.threads) / f64::from(best)).log2().abs(),
+        });
+        let report = run(&mut exec, &options(&[40], &[Compare::Nccl]));
+        assert_eq!(report.rows[0].geometry.map(|g| g.threads), Some(best));
+    }
+}
+
+#[test]
+fn only_variants_of_the_tuned_sizes_are_proven() {
+    let mut exec = Fake::new(2);
+    run(&mut exec, &options(&[5], &[Compare::Nccl]));
+    let ran = |name: &str| exec.ran.iter().any(|(n, _, _)| *n == name);
+    assert!(ran("one-shot/packet/f16") && ran("two-shot/packet/f16") && ran("one-shot/pull/f16"));
+    assert!(!ran("one-shot/flag/f16"), "it is listed for larger payloads only");
+}
+
+#[test]
+fn each_setting_of_nccl_is_a_comparator_of_its_own() {
+    let mut exec = Fake::new(2);
+    exec.clock = clock(&[
+        ("one-shot/packet/f16", 4.0),
+        ("nccl", 7.0),
+        ("nccl-ll", 5.0),
+        ("nccl-ring", 3.5),
+    ]);
+    let report = run(&mut exec, &options(&[5], &[Compare::NcclLl, Compare::Nccl]));
+    let row = &report.rows[0];
+    assert_eq!(
+        (row.comparator.as_deref(), row.comparator_us),
+        (Some("nccl-ll/f16"), Some(5.0))
+    );
+    assert!(row.selected && row.comparators.iter().any(|c| c.name == "nccl/f16" && c.us == 7.0));
+    let all = [Compare::Nccl, Compare::NcclLl, Compare::NcclRing];
+    let row = run(&mut exec, &options(&[5], &all)).rows.remove(0);
+    assert_eq!(
+        (row.comparator.as_deref(), row.selected),
+        (Some("nccl-ring/f16"), false)
+    );
+}
+
+#[test]
+fn a_route_that_loses_under_load_is_not_taken_and_says_so() {
+    let mut exec = Fake::new(2);
+    let idle: &[_] = &[
+        ("one-shot/packet/f16", 1.0),
+        ("two-shot/packet/f16", 2.0),
+        ("nccl", 7.0),
+    ];
+    exec.clock = clock(idle);
+    exec.loaded = Some(clock(&[
+        ("one-shot/packet/f16", 20.0),
+        ("two-shot/packet/f16", 9.0),
+        ("nccl", 10.0),
+    ]));
+    let busy = TuneOptions {
+        concurrency: 3,
+        ..options(&[5], &[Compare::Nccl])
+    };
+    let report = run(&mut exec, &busy);
+    let row = &report.rows[0];
+    assert_eq!(
+        (row.route.as_deref(), row.selected),
+        (Some("two-shot/packet/f16"), true),
+        "{row:?}"
+    );
+    let loaded = row.loaded.as_ref().expect("it was tried");
+    assert_eq!((loaded.streams, loaded.comparator_us), (3, Some(10.0)));
+    let said = "beside 3 busy streams it takes 20.";
+    assert!(
+        report
+            .left_out
+            .iter()
+            .any(|l| l.name.starts_with("one-shot/packet/f16 at") && l.reason.contains(said)),
+        "{:?}",
+        report.left_out
+    );
+
+    exec.loaded = Some(clock(&[
+        ("one-shot/packet/f16", 20.0),
+        ("two-shot/packet/f16", 11.0),
+        ("nccl", 10.0),
+    ]));
+    let row = run(&mut exec, &busy).rows.remove(0);
+    assert!(!row.selected && row.reason.contains("beside 3 busy streams"), "{row:?}");
+    assert_eq!(row.comparator_us, Some(7.0), "figures of the idle machine stay");
+
+    // Without the option nothing is tried.
+    assert!(run(&mut exec, &options(&[5], &[Compare::Nccl])).rows[0].selected);
 }
 
 #[test]

@@ -10,6 +10,7 @@ pub mod edges;
 pub mod floor;
 #[cfg(feature = "host-executor")]
 pub mod host;
+pub mod soak;
 
 use crate::registry::{Partials, Variant};
 use std::fmt;
@@ -73,8 +74,30 @@ pub struct DeviceInfo {
 /// Something to compare with that is not one of our variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Comparator {
-    /// NCCL as found; with `F32` partials it gets f32 tensors and both conversions belong to the call.
-    Nccl(Partials),
+    /// NCCL; with `F32` partials it gets f32 tensors and both conversions belong to the call.
+    Nccl(NcclSetting, Partials),
+}
+
+/// How NCCL is told to work. It reads its environment anew for every communicator, so several can stand side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum NcclSetting {
+    /// As the caller's environment says.
+    AsFound,
+    /// With its protocol of data and flags in one word.
+    Ll,
+    /// With its rings only.
+    Ring,
+}
+
+impl NcclSetting {
+    /// The variable that asks for it, and its value.
+    pub const fn variable(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::AsFound => None,
+            Self::Ll => Some(("NCCL_PROTO", "LL")),
+            Self::Ring => Some(("NCCL_ALGO", "Ring")),
+        }
+    }
 }
 
 /// A collective that an executor has prepared. Only valid for the executor that gave it.
@@ -214,6 +237,8 @@ pub struct Timed {
     pub geometry: Geometry,
     /// Payload a rank.
     pub bytes: u64,
+    /// Output over the input.
+    pub in_place: bool,
 }
 
 /// How samples are taken.
@@ -278,6 +303,56 @@ pub trait Executor {
     /// # Errors
     /// As [`Executor::run`].
     fn time(&mut self, candidates: &[Timed], sampling: &Sampling) -> Result<Vec<Vec<f64>>, DeviceError>;
+
+    /// As [`Executor::time`], but `times[candidate][rank]`: every rank's samples by themselves. Where ranks have no clocks of
+    /// their own, all have the slowest one's.
+    ///
+    /// # Errors
+    /// As there.
+    fn time_ranks(&mut self, candidates: &[Timed], sampling: &Sampling) -> Result<Vec<Vec<Vec<f64>>>, DeviceError> {
+        let ranks = self.ranks();
+        let all = self.time(candidates, sampling)?;
+        Ok(all.into_iter().map(|samples| vec![samples; ranks]).collect())
+    }
+
+    /// As [`Executor::time`], with so many busy streams on every GPU, which copy and compute during each sample.
+    ///
+    /// # Errors
+    /// As there; [`DeviceError::Unavailable`] where times mean nothing.
+    fn time_under_load(
+        &mut self,
+        _candidates: &[Timed],
+        _sampling: &Sampling,
+        _streams: u32,
+    ) -> Result<Vec<Vec<f64>>, DeviceError> {
+        let reason = format!(
+            "the {} executor has no load: its times mean nothing",
+            self.device().kind
+        );
+        Err(DeviceError::Unavailable { reason })
+    }
+
+    /// Runs a soak and checks every word on the device; tells from time to time how far it is. Ends early once words are
+    /// wrong. None where this executor cannot check on the device.
+    ///
+    /// # Errors
+    /// As [`Executor::run`].
+    fn soak(
+        &mut self,
+        _soak: &soak::Soak<'_>,
+        _progress: &mut dyn FnMut(&soak::Tally),
+    ) -> Result<Option<soak::Tally>, DeviceError> {
+        Ok(None)
+    }
+
+    /// What one served launch of a prepared variant costs the thread that makes it.
+    ///
+    /// # Errors
+    /// [`DeviceError::Unavailable`] where nothing is launched.
+    fn launch_cost(&mut self, _timed: &Timed) -> Result<floor::LaunchCost, DeviceError> {
+        let reason = format!("the {} executor launches nothing", self.device().kind);
+        Err(DeviceError::Unavailable { reason })
+    }
 
     /// Measures what launches, copies and words to a peer cost here, for these payloads and launch modes (those that the
     /// device has).

@@ -186,7 +186,7 @@ impl Context {
     pub fn new(ordinal: usize) -> Result<Arc<Self>, DeviceError> {
         // First: cudarc panics where the driver is absent, and names our calls in errors.
         let device = Device::new(ordinal)?;
-        let primary = CudaContext::new(ordinal).map_err(|e| DriverError {
+        let primary = super::timed(&super::CONTEXTS_NS, || CudaContext::new(ordinal)).map_err(|e| DriverError {
             call: "cuDevicePrimaryCtxRetain",
             code: e.0 as i32,
         })?;

@@ -42,6 +42,23 @@ macro_rules! table {
                     _library: library,
                 })
             }
+
+            /// A table whose functions all succeed and do nothing.
+            #[cfg(test)]
+            #[allow(dead_code)]
+            pub(crate) fn idle() -> Self {
+                Self {
+                    $($field: {
+                        unsafe extern "C" fn idle($(_: $argument),*) -> c_int { 0 }
+                        $crate::driver::handles::Call { name: $symbol, function: idle }
+                    },)*
+                    $($maybe: Some({
+                        unsafe extern "C" fn idle($(_: $maybe_argument),*) -> c_int { 0 }
+                        $crate::driver::handles::Call { name: $maybe_symbol, function: idle }
+                    }),)*
+                    _library: libloading::os::unix::Library::this().into(),
+                }
+            }
         }
     };
 }
@@ -155,18 +172,18 @@ table! {
 /// [`DeviceError::Unavailable`] without a driver or a device, else what `cuInit` said.
 pub fn driver() -> Result<&'static Driver, DeviceError> {
     static DRIVER: OnceCell<Driver> = OnceCell::new();
-    DRIVER.get_or_try_init(|| {
-        let library = open(&["libcuda.so.1", "libcuda.so"]).map_err(|e| DeviceError::Unavailable {
-            reason: format!(
-                "no CUDA driver on this machine ({e}): install the NVIDIA driver, or use the host executor"
-            ),
-        })?;
-        let driver = Driver::resolve(library).map_err(|symbol| DeviceError::Unavailable {
-            reason: format!("this CUDA driver has no {symbol}: it is older than CUDA 11.4, update it"),
-        })?;
-        initialised(call_init(&driver))?;
-        Ok(driver)
-    })
+    DRIVER.get_or_try_init(|| super::timed(&super::INIT_NS, first))
+}
+
+fn first() -> Result<Driver, DeviceError> {
+    let library = open(&["libcuda.so.1", "libcuda.so"]).map_err(|e| DeviceError::Unavailable {
+        reason: format!("no CUDA driver on this machine ({e}): install the NVIDIA driver, or use the host executor"),
+    })?;
+    let driver = Driver::resolve(library).map_err(|symbol| DeviceError::Unavailable {
+        reason: format!("this CUDA driver has no {symbol}: it is older than CUDA 11.4, update it"),
+    })?;
+    initialised(call_init(&driver))?;
+    Ok(driver)
 }
 
 fn call_init(driver: &Driver) -> Result<(), super::DriverError> {

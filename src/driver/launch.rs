@@ -4,12 +4,13 @@
 //! Start at `block`.
 
 use super::context::Context;
+use super::handles::Driver;
 use super::module::Function;
 use super::stream::Stream;
 use super::{DriverError, call};
 use crate::device::abi::Params;
 use crate::device::{Geometry, Launch as LaunchOrder};
-use cudarc::driver::sys::CUstream;
+use cudarc::driver::sys::{CUfunction, CUstream};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -70,20 +71,45 @@ pub(crate) fn values(
     launch(stream, function, geometry, &mut arguments, geometry.launch)
 }
 
-/// As `block`, on a stream that belongs to the caller of the library.
+/// As `block`, for serving: one driver call where the stream's context is current on this thread, as it is while a
+/// caller serves one GPU. Where it is not, the driver refuses the launch, which enqueues nothing, and the context is bound
+/// before the second try. Asking first would be a second call every time, and remembering what was bound last would be
+/// wrong as soon as somebody else binds.
 ///
 /// # Errors
 /// The driver refuses.
-pub(crate) fn block_on_user(
+pub(crate) fn block_at(
     stream: CUstream,
-    context: &Arc<Context>,
+    context: &Context,
     function: &Function,
     geometry: Geometry,
     params: &Params,
     order: LaunchOrder,
 ) -> Result<(), DriverError> {
     let mut arguments = [params.as_ptr().cast_mut().cast::<c_void>()];
-    launch_on(context, stream, function, geometry, &mut arguments, order)
+    let launch = || {
+        launch_now(
+            context.driver,
+            stream,
+            function.handle(),
+            geometry,
+            &mut arguments,
+            order,
+        )
+    };
+    current_or_bound(launch, || context.bind())
+}
+
+/// Tries, and only where the driver says that this thread has another context current, binds and tries again.
+fn current_or_bound(
+    mut launch: impl FnMut() -> Result<(), DriverError>,
+    bind: impl FnOnce() -> Result<(), DriverError>,
+) -> Result<(), DriverError> {
+    match launch() {
+        // Invalid context, or a handle that the current context does not know.
+        Err(DriverError { code: 201 | 400, .. }) => bind().and_then(|()| launch()),
+        done => done,
+    }
 }
 
 fn launch(
@@ -105,9 +131,20 @@ fn launch_on(
     order: LaunchOrder,
 ) -> Result<(), DriverError> {
     context.bind()?;
-    let driver = context.driver;
+    launch_now(context.driver, stream, function.handle(), geometry, arguments, order)
+}
+
+/// The one driver call of a launch.
+fn launch_now(
+    driver: &Driver,
+    stream: CUstream,
+    handle: CUfunction,
+    geometry: Geometry,
+    arguments: &mut [*mut c_void],
+    order: LaunchOrder,
+) -> Result<(), DriverError> {
     let Geometry { blocks, threads, .. } = geometry;
-    let (handle, extra) = (function.handle(), std::ptr::null_mut());
+    let extra = std::ptr::null_mut();
     match order {
         LaunchOrder::Plain => {
             let arguments = arguments.as_mut_ptr();
@@ -142,9 +179,50 @@ fn launch_on(
 
 #[cfg(test)]
 mod tests {
+    use super::super::calls_here;
     use super::*;
     use cudarc::driver::sys;
+    use std::ffi::{c_int, c_uint};
     use std::mem::{offset_of, size_of};
+
+    /// One launch of an idle kernel, serving's way; how many driver calls that took.
+    fn served(driver: &Driver, order: LaunchOrder) -> (Result<(), DriverError>, u64) {
+        let before = calls_here();
+        let null = std::ptr::null_mut();
+        let launch = || launch_now(driver, null, std::ptr::null_mut(), Geometry::new(1, 32), &mut [], order);
+        let done = current_or_bound(launch, || call!(driver.set_current(std::ptr::null_mut())));
+        (done, calls_here() - before)
+    }
+
+    #[test]
+    fn a_served_launch_in_the_current_context_is_one_driver_call() {
+        let driver = Driver::idle();
+        for order in [LaunchOrder::Plain, LaunchOrder::Programmatic] {
+            assert_eq!(served(&driver, order), (Ok(()), 1), "{order:?}");
+        }
+    }
+
+    #[test]
+    fn another_current_context_costs_a_bind_and_a_second_try_and_other_refusals_none() {
+        #[rustfmt::skip]
+        unsafe extern "C" fn refuses<const CODE: c_int>(
+            _: CUfunction, _: c_uint, _: c_uint, _: c_uint, _: c_uint, _: c_uint, _: c_uint, _: c_uint, _: CUstream,
+            _: *mut *mut c_void, _: *mut *mut c_void,
+        ) -> c_int { CODE }
+        let mut driver = Driver::idle();
+        let refusal = |code| {
+            Err(DriverError {
+                call: "cuLaunchKernel",
+                code,
+            })
+        };
+        driver.launch.function = refuses::<201>;
+        assert_eq!(served(&driver, LaunchOrder::Plain), (refusal(201), 3));
+        driver.launch.function = refuses::<400>;
+        assert_eq!(served(&driver, LaunchOrder::Plain), (refusal(400), 3));
+        driver.launch.function = refuses::<700>;
+        assert_eq!(served(&driver, LaunchOrder::Plain), (refusal(700), 1));
+    }
 
     #[test]
     fn launch_structures_have_the_layout_of_the_driver() {

@@ -12,7 +12,7 @@ use crate::device::DeviceError;
 use crate::registry::Element;
 use libloading::Library;
 use once_cell::sync::OnceCell;
-use std::ffi::{c_int, c_void};
+use std::ffi::{OsString, c_int, c_void};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -130,6 +130,28 @@ impl Nccl {
     }
 }
 
+/// Runs `work` with a variable set, and gives it its old value back.
+fn with_variable<T>(name: &str, value: &str, work: impl FnOnce() -> T) -> T {
+    struct Back<'a>(&'a str, Option<OsString>);
+    impl Drop for Back<'_> {
+        fn drop(&mut self) {
+            match self.1.take() {
+                // SAFETY: as below.
+                Some(old) => unsafe { std::env::set_var(self.0, old) },
+                // SAFETY: as below.
+                None => unsafe { std::env::remove_var(self.0) },
+            }
+        }
+    }
+    let back = Back(name, std::env::var_os(name));
+    // SAFETY: callers promise that no other thread reads the environment behind the standard library's back meanwhile;
+    // NCCL itself reads it on the thread that initialises, and its helper threads of other communicators are idle.
+    unsafe { std::env::set_var(name, value) };
+    let done = work();
+    drop(back);
+    done
+}
+
 /// One communicator a device, all in this process.
 pub struct Communicators {
     nccl: &'static Nccl,
@@ -142,6 +164,16 @@ impl Communicators {
     /// # Errors
     /// [`DeviceError::Unavailable`] without NCCL or with a device twice; else NCCL's refusal.
     pub fn new(ordinals: &[usize]) -> Result<Self, DeviceError> {
+        Self::told(ordinals, None)
+    }
+
+    /// The same, with a variable of the environment set while NCCL initialises, which reads its environment anew for
+    /// every communicator; it has its old value afterwards. Not while another thread may read the environment other than
+    /// through Rust's standard library.
+    ///
+    /// # Errors
+    /// As [`Communicators::new`].
+    pub fn told(ordinals: &[usize], variable: Option<(&str, &str)>) -> Result<Self, DeviceError> {
         let mut distinct = ordinals.to_vec();
         distinct.sort_unstable();
         distinct.dedup();
@@ -155,7 +187,15 @@ impl Communicators {
             .map(|o| c_int::try_from(*o).unwrap_or(c_int::MAX))
             .collect();
         let mut comms = vec![std::ptr::null_mut(); devices.len()];
-        call!(nccl.init_all(comms.as_mut_ptr(), devices.len() as c_int, devices.as_ptr()))?;
+        let mut init = || {
+            super::timed(&super::NCCL_NS, || {
+                call!(nccl.init_all(comms.as_mut_ptr(), devices.len() as c_int, devices.as_ptr()))
+            })
+        };
+        match variable {
+            Some((name, value)) => with_variable(name, value, init)?,
+            None => init()?,
+        }
         let ranks = comms.into_iter().map(|comm| Arc::new(NcclRank::owning(nccl, comm)));
         Ok(Self {
             nccl,
@@ -279,6 +319,17 @@ pub(crate) fn group<T, E>(calls: impl FnOnce() -> Result<T, E>, refused: impl Fn
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_variable_is_set_for_the_work_and_has_its_old_value_afterwards() {
+        // Names of this test's own: nothing else in the process reads them.
+        let seen = || std::env::var("TOPOFORGE_TEST_TOLD").ok();
+        assert_eq!(with_variable("TOPOFORGE_TEST_TOLD", "LL", seen), Some("LL".to_owned()));
+        assert_eq!(seen(), None);
+        let inner = || with_variable("TOPOFORGE_TEST_TOLD", "Ring", seen);
+        let both = with_variable("TOPOFORGE_TEST_TOLD", "LL", || (inner(), seen()));
+        assert_eq!(both, (Some("Ring".to_owned()), Some("LL".to_owned())));
+    }
 
     #[test]
     fn ranks_that_share_a_gpu_are_refused_before_nccl_is_opened() {

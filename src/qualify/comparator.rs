@@ -9,14 +9,18 @@ use super::check::{Proof, Subject, drive, next_inputs};
 use super::plan::QualifyPlan;
 use super::reference::same;
 use super::refusal::{Reason, Refusal};
-use crate::device::{Comparator, Executor, Outputs, Prepared};
+use crate::device::{Comparator, Executor, NcclSetting, Outputs, Prepared};
 use crate::registry::Partials;
 
 /// The name of a comparator in reports.
 pub const fn name(comparator: Comparator) -> &'static str {
     match comparator {
-        Comparator::Nccl(Partials::F16) => "nccl/f16",
-        Comparator::Nccl(Partials::F32) => "nccl/f32",
+        Comparator::Nccl(NcclSetting::AsFound, Partials::F16) => "nccl/f16",
+        Comparator::Nccl(NcclSetting::AsFound, Partials::F32) => "nccl/f32",
+        Comparator::Nccl(NcclSetting::Ll, Partials::F16) => "nccl-ll/f16",
+        Comparator::Nccl(NcclSetting::Ll, Partials::F32) => "nccl-ll/f32",
+        Comparator::Nccl(NcclSetting::Ring, Partials::F16) => "nccl-ring/f16",
+        Comparator::Nccl(NcclSetting::Ring, Partials::F32) => "nccl-ring/f32",
     }
 }
 
@@ -51,7 +55,7 @@ pub fn qualify_prepared(
     prepared: Prepared,
     plan: &QualifyPlan,
 ) -> Result<Proof, Refusal> {
-    let Comparator::Nccl(partials) = comparator;
+    let Comparator::Nccl(_, partials) = comparator;
     let bound = ErrorBound::new(exec.ranks(), partials);
     drive(
         exec,

@@ -14,6 +14,7 @@ pub mod patterns;
 pub mod plan;
 pub mod reference;
 mod refusal;
+pub mod soak;
 
 pub use case::Case;
 pub use check::{Proof, qualify};
@@ -21,3 +22,4 @@ pub use comparator::qualify_comparator;
 pub use controls::{Control, Outcome, controls};
 pub use plan::QualifyPlan;
 pub use refusal::{Reason, Refusal};
+pub use soak::{SoakPlan, Soaked, soak};

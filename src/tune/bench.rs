@@ -2,6 +2,7 @@
 //!
 //! Start at [`bench()`].
 
+use super::geometry::threads;
 use super::options::{Progress, TuneError, TuneOptions};
 use super::pool::{Entry, Pool, Who};
 use super::report::LeftOut;
@@ -59,16 +60,17 @@ pub fn bench(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<BenchReport, TuneError> {
     let device = exec.device().clone();
-    let mut pool = Pool::open(exec, family, options, progress)?;
+    let mut pool = Pool::open(exec, family, options, false, progress)?;
     let mut who: Vec<Who> = (0..pool.variants.len()).map(Who::Variant).collect();
-    who.extend(pool.nccl_entry().map(|e| e.who));
+    who.extend(pool.nccl_entries().iter().map(|e| e.who));
     let columns = who.iter().map(|w| pool.name(*w).to_owned()).collect();
     let of = options.payloads.bytes().len();
     let mut rows = Vec::new();
     for (done, &bytes) in options.payloads.bytes().iter().enumerate() {
         let mut entries: Vec<Entry> = Vec::new();
         for index in 0..pool.variants.len() {
-            entries.extend(pool.entries(index, bytes, progress));
+            let threads = threads(pool.variants[index], bytes);
+            entries.extend(pool.entries(index, bytes, &threads, &options.launches, progress));
         }
         progress(Progress::Timing {
             bytes,
@@ -78,7 +80,7 @@ pub fn bench(
         });
         let coarse = pool.time(&entries, bytes, &options.coarse, progress)?;
         let mut best: Vec<Entry> = who.iter().filter_map(|w| fastest(*w, &entries, &coarse)).collect();
-        best.extend(pool.nccl_entry());
+        best.extend(pool.nccl_entries());
         let medians = pool.time(&best, bytes, &options.sampling, progress)?;
         let figure = |w: &Who| {
             let at = best.iter().position(|e| e.who == *w)?;

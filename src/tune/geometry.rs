@@ -29,6 +29,28 @@ pub fn threads(variant: &Variant, bytes: u64) -> Vec<u32> {
     list
 }
 
+/// The thread counts that are tried first, out of [`threads`]: one small and one large, both inside where there is room.
+pub fn scouts(list: &[u32]) -> Vec<u32> {
+    match list.len() {
+        0..=2 => list.to_vec(),
+        3 => vec![list[0], list[2]],
+        n => vec![list[1], list[n - 2]],
+    }
+}
+
+/// The thread counts beside one that did well.
+pub fn neighbours(list: &[u32], of: u32) -> Vec<u32> {
+    let Some(at) = list.iter().position(|t| *t == of) else {
+        return Vec::new();
+    };
+    let sides = [at.checked_sub(1), Some(at + 1)];
+    sides
+        .into_iter()
+        .flatten()
+        .filter_map(|i| list.get(i).copied())
+        .collect()
+}
+
 /// Geometries for a payload, `max_blocks` being what the device holds of a thread count.
 pub fn candidates(variant: &Variant, bytes: u64, mut max_blocks: impl FnMut(u32) -> u32) -> Vec<Geometry> {
     let held = threads(variant, bytes).into_iter().map(|t| (t, max_blocks(t)));

@@ -2,7 +2,7 @@
 
 use super::payloads::Payloads;
 use super::report::{LeftOut, Row};
-use crate::device::{DeviceError, Launch, Sampling};
+use crate::device::{DeviceError, Launch, NcclSetting, Sampling};
 use crate::qualify::QualifyPlan;
 use crate::registry::{Memory, Partials};
 use std::fmt;
@@ -12,6 +12,11 @@ use std::fmt;
 pub enum Compare {
     /// NCCL as found; with f32 partials on f32 tensors, both conversions timed.
     Nccl,
+    /// NCCL with `NCCL_PROTO=LL`. That variable is set while its communicators are made: not in a program where another
+    /// thread may read the environment meanwhile other than through Rust's standard library.
+    NcclLl,
+    /// NCCL with `NCCL_ALGO=Ring`; set like the other one.
+    NcclRing,
     /// The compiled peer-read kernels.
     Pull,
     /// Nothing: every proven route is taken.
@@ -20,14 +25,26 @@ pub enum Compare {
 
 impl Compare {
     /// Every value, in declaration order.
-    pub const ALL: &'static [Self] = &[Self::Nccl, Self::Pull, Self::None];
+    pub const ALL: &'static [Self] = &[Self::Nccl, Self::NcclLl, Self::NcclRing, Self::Pull, Self::None];
 
     /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nccl => "nccl",
+            Self::NcclLl => "nccl-ll",
+            Self::NcclRing => "nccl-ring",
             Self::Pull => "pull",
             Self::None => "none",
+        }
+    }
+
+    /// Which NCCL it stands for, if any.
+    pub const fn nccl(self) -> Option<NcclSetting> {
+        match self {
+            Self::Nccl => Some(NcclSetting::AsFound),
+            Self::NcclLl => Some(NcclSetting::Ll),
+            Self::NcclRing => Some(NcclSetting::Ring),
+            Self::Pull | Self::None => None,
         }
     }
 
@@ -58,12 +75,18 @@ pub struct TuneOptions {
     pub comparators: Vec<Compare>,
     /// For the last, interleaved round.
     pub sampling: Sampling,
-    /// For the first round, which finds each variant's geometry.
+    /// For the first rounds, which find each variant's geometry.
     pub coarse: Sampling,
-    /// Variants with geometries that the first round takes for one payload.
+    /// Variants with geometries that the very first round takes for one payload.
     pub max_candidates: usize,
+    /// Variants whose other geometries are tried for one payload, besides peer reads.
+    pub refined: usize,
     /// Variants that the last round takes for one payload.
     pub finalists: usize,
+    /// Busy streams on every GPU beside which a route must not lose either; none: not tried.
+    pub concurrency: u32,
+    /// For samples under that load, which is enqueued for so many calls.
+    pub loaded: Sampling,
     /// What each variant must pass; the tuned payloads and their geometries are added.
     pub qualify: QualifyPlan,
 }
@@ -79,11 +102,18 @@ impl Default for TuneOptions {
             sampling: Sampling::default(),
             coarse: Sampling {
                 calls: 32,
-                warmups: 1,
+                warmups: 0,
                 samples: 3,
             },
             max_candidates: 48,
+            refined: 3,
             finalists: 4,
+            concurrency: 0,
+            loaded: Sampling {
+                calls: 32,
+                warmups: 1,
+                samples: 7,
+            },
             qualify: QualifyPlan::quick(),
         }
     }
@@ -108,7 +138,7 @@ pub enum Progress {
     Timing {
         /// The payload.
         bytes: u64,
-        /// Variants with geometries in its first round.
+        /// Variants with geometries in its very first round.
         candidates: usize,
         /// Payloads done.
         done: usize,

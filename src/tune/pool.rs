@@ -3,14 +3,18 @@
 //! Nothing gets in unproven. It times what it is told and chooses nothing. Start at [`Pool::open`].
 
 use super::geometry;
-use super::options::{Compare, Progress, TuneError, TuneOptions};
+use super::options::{Progress, TuneError, TuneOptions};
+use super::phases::Phases;
 use super::report::LeftOut;
 use super::select::median;
-use crate::device::{Comparator, DeviceError, Executor, Geometry, Launch, Preparation, Prepared, Sampling, Timed};
+use crate::device::{
+    Comparator, DeviceError, Executor, Geometry, Launch, NcclSetting, Preparation, Prepared, Sampling, Timed,
+};
 use crate::qualify::comparator::{name, qualify_prepared};
 use crate::qualify::{Reason, qualify};
 use crate::registry::{Family, Protocol, Variant};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 pub(super) type Listener<'a> = &'a mut dyn FnMut(Progress);
 
@@ -22,11 +26,23 @@ pub(super) struct Entry {
     prepared: Prepared,
 }
 
+impl Entry {
+    const fn timed(&self, bytes: u64) -> Timed {
+        Timed {
+            collective: self.prepared,
+            geometry: self.geometry,
+            bytes,
+            in_place: false,
+        }
+    }
+}
+
 /// Whose figure an entry is. Indices are into [`Pool::variants`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Who {
     Variant(usize),
-    Nccl,
+    /// Index into [`Pool::nccl`].
+    Nccl(usize),
 }
 
 pub(super) struct Pool<'e> {
@@ -34,10 +50,16 @@ pub(super) struct Pool<'e> {
     /// Proven ones only, in the family's order.
     pub variants: Vec<&'static Variant>,
     pub left_out: Vec<LeftOut>,
+    pub phases: Phases,
     max_bytes: u64,
-    launches: Vec<Launch>,
     prepared: BTreeMap<(usize, u32), (Prepared, u32)>,
-    nccl: Option<(Comparator, Prepared)>,
+    /// None for one that died.
+    nccl: Vec<(Comparator, Option<Prepared>)>,
+}
+
+fn class_of(variants: &[&'static Variant], bytes: u64) -> Option<u64> {
+    let classes = || variants.iter().flat_map(|v| v.classes).copied();
+    classes().filter(|c| *c >= bytes).min().or_else(|| classes().max())
 }
 
 impl Drop for Pool<'_> {
@@ -45,18 +67,20 @@ impl Drop for Pool<'_> {
         for (prepared, _) in self.prepared.values() {
             self.exec.release(*prepared);
         }
-        if let Some((_, prepared)) = self.nccl {
+        for prepared in self.nccl.iter().filter_map(|(_, prepared)| *prepared) {
             self.exec.release(prepared);
         }
     }
 }
 
 impl<'e> Pool<'e> {
-    /// Proves the family's variants of this policy, and the comparator where it was asked for and is to be had.
+    /// Proves the family's variants of this policy, and the comparator where it was asked for and is to be had. With
+    /// `listed` only those on the lists of the payloads' size classes, besides peer reads.
     pub fn open(
         exec: &'e mut dyn Executor,
         family: &'static Family,
         options: &TuneOptions,
+        listed: bool,
         progress: Listener<'_>,
     ) -> Result<Self, TuneError> {
         let fits = |v: &&'static Variant| v.partials.contains(&options.partials) && v.memory == options.memory;
@@ -79,16 +103,29 @@ impl<'e> Pool<'e> {
             exec,
             variants: Vec::new(),
             left_out: Vec::new(),
+            phases: Phases::default(),
             max_bytes,
-            launches: options.launches.clone(),
             prepared: BTreeMap::new(),
-            nccl: None,
+            nccl: Vec::new(),
         };
         // The comparator first: warmed up before anything of ours spins.
-        if options.comparators.contains(&Compare::Nccl) {
-            pool.open_nccl(options, progress);
+        let since = Instant::now();
+        let mut settings: Vec<NcclSetting> = options.comparators.iter().filter_map(|c| c.nccl()).collect();
+        settings.sort_unstable();
+        settings.dedup();
+        for setting in settings {
+            pool.open_nccl(setting, options, progress);
         }
+        pool.phases.add("comparator", since.elapsed());
+        let classes: BTreeSet<u64> = (options.payloads.bytes().iter())
+            .filter_map(|bytes| class_of(&wanted, *bytes))
+            .collect();
+        let serves = |v: &&'static Variant| {
+            !listed || v.protocol == Protocol::Pull || v.classes.iter().any(|c| classes.contains(c))
+        };
+        let wanted: Vec<&'static Variant> = wanted.into_iter().filter(serves).collect();
         let of = wanted.len();
+        let since = Instant::now();
         let mut device = None;
         for (done, variant) in wanted.into_iter().enumerate() {
             progress(Progress::Qualifying {
@@ -106,18 +143,19 @@ impl<'e> Pool<'e> {
                 }
             }
         }
+        pool.phases.add("proofs", since.elapsed());
         match device {
             Some(error) if pool.variants.is_empty() => Err(TuneError::Device(error)),
             _ => Ok(pool),
         }
     }
 
-    fn open_nccl(&mut self, options: &TuneOptions, progress: Listener<'_>) {
-        let comparator = Comparator::Nccl(options.partials);
+    fn open_nccl(&mut self, setting: NcclSetting, options: &TuneOptions, progress: Listener<'_>) {
+        let comparator = Comparator::Nccl(setting, options.partials);
         match self.exec.prepare_comparator(comparator, self.max_bytes) {
             Err(error) => self.leave_out(name(comparator), &error, progress),
             Ok(prepared) => match qualify_prepared(self.exec, comparator, prepared, &options.qualify) {
-                Ok(_) => self.nccl = Some((comparator, prepared)),
+                Ok(_) => self.nccl.push((comparator, Some(prepared))),
                 Err(refusal) => {
                     self.exec.release(prepared);
                     self.leave_out(name(comparator), &refusal.reason, progress);
@@ -136,10 +174,9 @@ impl<'e> Pool<'e> {
     }
 
     pub fn name(&self, who: Who) -> &'static str {
-        match (who, self.nccl) {
-            (Who::Variant(index), _) => self.variants.get(index).map_or("", |v| v.name),
-            (Who::Nccl, Some((comparator, _))) => name(comparator),
-            (Who::Nccl, None) => "nccl",
+        match who {
+            Who::Variant(index) => self.variants.get(index).map_or("", |v| v.name),
+            Who::Nccl(index) => self.nccl.get(index).map_or("nccl", |(comparator, _)| name(*comparator)),
         }
     }
 
@@ -149,18 +186,25 @@ impl<'e> Pool<'e> {
 
     /// The size class that serves a payload: the smallest that holds it, or else the largest.
     pub fn class(&self, bytes: u64) -> Option<u64> {
-        let classes = || self.variants.iter().flat_map(|v| v.classes).copied();
-        classes().filter(|c| *c >= bytes).min().or_else(|| classes().max())
+        class_of(&self.variants, bytes)
     }
 
-    /// A variant in every geometry worth trying. A geometry that cannot be prepared is left out, said aloud.
-    pub fn entries(&mut self, index: usize, bytes: u64, progress: Listener<'_>) -> Vec<Entry> {
+    /// A variant in blocks of these sizes, launched so. A geometry that cannot be prepared is left out, said aloud.
+    pub fn entries(
+        &mut self,
+        index: usize,
+        bytes: u64,
+        threads: &[u32],
+        launches: &[Launch],
+        progress: Listener<'_>,
+    ) -> Vec<Entry> {
+        let since = Instant::now();
         let variant = self.variants[index];
         let mut entries = Vec::new();
-        for threads in geometry::threads(variant, bytes) {
+        for &threads in threads {
             match self.prepare(index, threads) {
                 Ok((prepared, max_blocks)) if max_blocks > 0 => {
-                    for launch in self.launches.clone() {
+                    for &launch in launches {
                         let most = launch.most_blocks(max_blocks);
                         let able = !launch.is_programmatic() || self.exec.device().arch >= 90;
                         if !able || most == 0 {
@@ -180,6 +224,7 @@ impl<'e> Pool<'e> {
                 }
             }
         }
+        self.phases.add("loading and scratch", since.elapsed());
         entries
     }
 
@@ -201,14 +246,30 @@ impl<'e> Pool<'e> {
         Ok((prepared, max_blocks))
     }
 
-    /// The comparator's entry, where there is one.
-    pub fn nccl_entry(&self) -> Option<Entry> {
+    /// NCCL's entries, one a setting that is alive.
+    pub fn nccl_entries(&self) -> Vec<Entry> {
         let geometry = Geometry::new(1, 32);
-        self.nccl.map(|(_, prepared)| Entry {
-            who: Who::Nccl,
-            geometry,
-            prepared,
-        })
+        let entry = |(index, (_, prepared)): (usize, &(Comparator, Option<Prepared>))| {
+            Some(Entry {
+                who: Who::Nccl(index),
+                geometry,
+                prepared: (*prepared)?,
+            })
+        };
+        self.nccl.iter().enumerate().filter_map(entry).collect()
+    }
+
+    /// Medians beside so many busy streams, interleaved.
+    pub fn time_under_load(
+        &mut self,
+        entries: &[Entry],
+        bytes: u64,
+        sampling: &Sampling,
+        streams: u32,
+    ) -> Result<Vec<Option<f64>>, DeviceError> {
+        let all: Vec<Timed> = entries.iter().map(|e| e.timed(bytes)).collect();
+        let samples = self.exec.time_under_load(&all, sampling, streams)?;
+        Ok((0..all.len()).map(|i| samples.get(i).and_then(|s| median(s))).collect())
     }
 
     /// Medians of all entries, interleaved. None for one that failed: that is left out from now on.
@@ -219,12 +280,7 @@ impl<'e> Pool<'e> {
         sampling: &Sampling,
         progress: Listener<'_>,
     ) -> Result<Vec<Option<f64>>, TuneError> {
-        let timed = |e: &Entry| Timed {
-            collective: e.prepared,
-            geometry: e.geometry,
-            bytes,
-        };
-        let all: Vec<Timed> = entries.iter().map(timed).collect();
+        let all: Vec<Timed> = entries.iter().map(|e| e.timed(bytes)).collect();
         if all.is_empty() {
             return Ok(Vec::new());
         }
@@ -235,7 +291,7 @@ impl<'e> Pool<'e> {
         let mut medians = Vec::new();
         let mut last = None;
         for entry in entries {
-            match self.exec.time(&[timed(entry)], sampling) {
+            match self.exec.time(&[entry.timed(bytes)], sampling) {
                 Ok(samples) => medians.push(samples.first().and_then(|s| median(s))),
                 Err(error) => {
                     let who = format!("{} at {}", self.name(entry.who), entry.geometry);
@@ -256,8 +312,8 @@ impl<'e> Pool<'e> {
     fn forget(&mut self, entry: &Entry) {
         self.exec.release(entry.prepared);
         self.prepared.retain(|_, (prepared, _)| *prepared != entry.prepared);
-        if self.nccl.is_some_and(|(_, prepared)| prepared == entry.prepared) {
-            self.nccl = None;
+        for (_, prepared) in self.nccl.iter_mut().filter(|(_, p)| *p == Some(entry.prepared)) {
+            *prepared = None;
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What tuning found, as plain data. Tables and files are made elsewhere, from these.
 
+use super::phases::Phases;
 use crate::device::{DeviceInfo, Geometry, Sampling};
 use crate::registry::{Memory, Partials};
 use std::fmt;
@@ -23,6 +24,8 @@ pub struct TuneReport {
     pub rows: Vec<Row>,
     /// Variants and comparators that took no part, with the reason.
     pub left_out: Vec<LeftOut>,
+    /// Where the time went.
+    pub phases: Phases,
 }
 
 /// What was found for one payload.
@@ -48,6 +51,23 @@ pub struct Row {
     pub reason: String,
     /// Every comparator that was timed, asked for or not, fastest first.
     pub comparators: Vec<ComparatorTime>,
+    /// Variants with geometries that were timed for it, peer reads included.
+    pub candidates: usize,
+    /// The same two under load; none where that was not tried.
+    pub loaded: Option<Loaded>,
+}
+
+/// Figures beside busy streams.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loaded {
+    /// Busy streams on every GPU.
+    pub streams: u32,
+    /// The route's median, microseconds a call.
+    pub us: f64,
+    /// The comparator that was the fastest there.
+    pub comparator: Option<String>,
+    /// Its median.
+    pub comparator_us: Option<f64>,
 }
 
 /// One comparator's figure.

@@ -56,6 +56,7 @@ impl Ran {
 }
 
 /// A fresh file of this test's own.
+#[allow(dead_code)]
 pub fn file(name: &str, text: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::write(&path, text).expect("writable");

@@ -5,8 +5,8 @@
 use half::f16;
 use std::collections::BTreeMap;
 use topoforge::device::{
-    Chain, Comparator, DeviceError, DeviceInfo, Executor, Fault, Geometry, Mode, Outputs, Preparation, Prepared,
-    Sampling, Timed,
+    Chain, Comparator, DeviceError, DeviceInfo, Executor, Fault, Geometry, Mode, NcclSetting, Outputs, Preparation,
+    Prepared, Sampling, Timed,
 };
 use topoforge::planner::schedule::Expression;
 use topoforge::qualify::mix::mix_f16;
@@ -53,6 +53,8 @@ pub struct Fake {
     pub has_nccl: bool,
     pub clock: Clock,
     pub max_blocks: u32,
+    /// Times beside busy streams; none: as on an idle machine.
+    pub loaded: Option<Clock>,
     /// Timing fails for this name.
     pub untimed: Option<&'static str>,
     pub live: BTreeMap<usize, Live>,
@@ -72,7 +74,7 @@ pub struct Live {
 #[derive(Clone, Copy)]
 enum Who {
     Variant(&'static Variant, Preparation),
-    Nccl(Partials, u64),
+    Nccl(NcclSetting, Partials, u64),
 }
 
 impl Fake {
@@ -90,6 +92,7 @@ impl Fake {
             has_nccl: true,
             clock: Box::new(|_, _, _| 2.0),
             max_blocks: 16,
+            loaded: None,
             untimed: None,
             live: BTreeMap::new(),
             ran: Vec::new(),
@@ -115,7 +118,9 @@ impl Fake {
     fn name(&self, p: Prepared) -> &'static str {
         match self.live.get(&p.0).map(|l| l.who) {
             Some(Who::Variant(v, _)) => v.name,
-            Some(Who::Nccl(..)) => "nccl",
+            Some(Who::Nccl(NcclSetting::AsFound, ..)) => "nccl",
+            Some(Who::Nccl(NcclSetting::Ll, ..)) => "nccl-ll",
+            Some(Who::Nccl(NcclSetting::Ring, ..)) => "nccl-ring",
             None => "released",
         }
     }
@@ -140,8 +145,8 @@ impl Executor for Fake {
                 reason: "libnccl.so.2 is not here".to_owned(),
             });
         }
-        let Comparator::Nccl(partials) = comparator;
-        Ok(self.add(Who::Nccl(partials, max_bytes)))
+        let Comparator::Nccl(setting, partials) = comparator;
+        Ok(self.add(Who::Nccl(setting, partials, max_bytes)))
     }
 
     fn release(&mut self, collective: Prepared) {
@@ -158,7 +163,7 @@ impl Executor for Fake {
         let live = self.live.get_mut(&chain.collective.0).ok_or(DeviceError::Poisoned)?;
         let fixed = match live.who {
             Who::Variant(_, p) => p.threads != chain.geometry.threads || chain.bytes > p.max_bytes,
-            Who::Nccl(_, max) => chain.bytes > max,
+            Who::Nccl(.., max) => chain.bytes > max,
         };
         if fixed || chain.geometry.blocks == 0 || chain.geometry.blocks > self.max_blocks {
             return Err(DeviceError::Misuse {
@@ -238,6 +243,19 @@ impl Executor for Fake {
         Ok(all)
     }
 
+    fn time_under_load(
+        &mut self,
+        candidates: &[Timed],
+        sampling: &Sampling,
+        _streams: u32,
+    ) -> Result<Vec<Vec<f64>>, DeviceError> {
+        let idle = std::mem::replace(&mut self.clock, Box::new(|_, _, _| 2.0));
+        self.clock = self.loaded.take().unwrap_or_else(|| Box::new(|_, _, _| 2.0));
+        let times = self.time(candidates, sampling);
+        self.loaded = Some(std::mem::replace(&mut self.clock, idle));
+        times
+    }
+
     fn plants(&self, fault: Fault) -> bool {
         matches!(
             fault,
@@ -256,7 +274,7 @@ impl Live {
         let count = inputs[0].len();
         let (texts, partials): (Vec<String>, Partials) = match self.who {
             Who::Variant(v, _) => (v.expressions.iter().map(ToString::to_string).collect(), v.partials[0]),
-            Who::Nccl(partials, _) => (vec![left_fold((0..ranks).rev())], partials),
+            Who::Nccl(_, partials, _) => (vec![left_fold((0..ranks).rev())], partials),
         };
         let parse = |text: &String| Expression::parse(text).expect("a valid expression");
         let expressions: Vec<Expression> = texts.iter().map(parse).collect();

@@ -2,6 +2,7 @@
 //!
 //! It runs nothing. Start at [`Args`].
 
+use crate::commands::groups::Kind as GroupKind;
 use crate::device::{Choice, Virtual};
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -9,7 +10,7 @@ use topoforge::device::Launch;
 use topoforge::device::cuda::Way;
 use topoforge::registry::Partials;
 use topoforge::tune::payloads::parse_size;
-use topoforge::tune::{Compare, Payloads};
+use topoforge::tune::{Compare, Payloads, StepCalls, StepTime};
 
 /// GPU topology descriptors become specialised, proven CUDA all-reduces ahead of time.
 #[derive(Debug, Parser)]
@@ -51,6 +52,10 @@ pub enum Command {
     Bench(BenchArgs),
     /// Measure what launches, copies and a word to a peer cost on two GPUs
     Floor(FloorArgs),
+    /// Time the start from a routes file: read it, prove its variants again, ready to serve
+    Start(StartArgs),
+    /// Call a variant millions of times and check every word of every call on the device
+    Soak(SoakArgs),
     /// Say which family fits the live machine or a descriptor
     Match(MatchArgs),
     /// Run one rank of a group of processes, as torchrun or `topoforge launch` starts it, and check its sums
@@ -114,7 +119,7 @@ pub struct SimulateArgs {
 }
 
 /// Where to run.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Where {
     /// host, cuda (all visible GPUs) or cuda:0,1 [default: the best, see `topoforge devices`]
     #[arg(long, value_name = "DEVICE")]
@@ -166,6 +171,16 @@ pub struct TuneArgs {
     /// Payloads a rank [default: 1,5,10,25,40,80KiB]
     #[arg(long, value_name = "LIST", conflicts_with_all = ["hidden", "tokens"])]
     pub payloads: Option<Payloads>,
+    /// Payloads from a program's dump of its calls (TOPOFORGE_TRACE); their counts serve --step-ms too
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["payloads", "hidden", "tokens", "calls"])]
+    pub from_trace: Option<PathBuf>,
+    /// Collectives of a step with their sizes, e.g. 5KiB:128,25KiB:64: what it would gain is projected. Without another
+    /// list of payloads these are the payloads
+    #[arg(long, value_name = "SIZE:COUNT,...", requires = "step_ms")]
+    pub calls: Option<StepCalls>,
+    /// Milliseconds of a step besides its collectives, e.g. 8..20
+    #[arg(long, value_name = "FROM..TO")]
+    pub step_ms: Option<StepTime>,
     /// Payloads from a model: elements of an activation
     #[arg(long, value_name = "N", requires = "tokens")]
     pub hidden: Option<u64>,
@@ -175,12 +190,16 @@ pub struct TuneArgs {
     /// The type in which sums are rounded; with f32, NCCL gets f32 tensors and both conversions are timed
     #[arg(long, value_name = "f16|f32", default_value = "f16", value_parser = partials)]
     pub partials: Partials,
-    /// What must be beaten: nccl, pull (the peer-read kernels) or none [default: nccl,pull]
+    /// What must be beaten: nccl as found, nccl-ll (with NCCL_PROTO=LL), nccl-ring (with NCCL_ALGO=Ring), pull (the
+    /// peer-read kernels) or none [default: nccl,pull]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub comparator: Vec<CompareArg>,
     /// How kernels may be launched: plain, programmatic (compute capability 9.0 and up) or both
     #[arg(long, value_enum, default_value = "plain")]
     pub launch: LaunchArg,
+    /// Also time beside so many busy streams on every GPU: a route that loses there is not taken
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=7))]
+    pub concurrency: Option<u32>,
     /// Write the routes here; refused where times mean nothing
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -203,9 +222,33 @@ pub struct BenchArgs {
     /// The type in which sums are rounded
     #[arg(long, value_name = "f16|f32", default_value = "f16", value_parser = partials)]
     pub partials: Partials,
+    /// What is timed beside our routes; as for tune [default: nccl,pull]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub comparator: Vec<CompareArg>,
     /// How kernels may be launched: plain, programmatic (compute capability 9.0 and up) or both
     #[arg(long, value_enum, default_value = "plain")]
     pub launch: LaunchArg,
+    /// A column a variant, or the fastest one in the columns of nccl-tests, in and out of place, every word checked
+    #[arg(long, value_enum, default_value = "table")]
+    pub style: Style,
+    /// Measure the first pair of every kind of link, all GPUs together, or both
+    #[arg(long, value_name = "pairs,full", value_delimiter = ',', conflicts_with_all = ["family", "virtual_ranks"])]
+    pub groups: Vec<GroupKind>,
+    /// Write a JSON file a rank here, with the times of choosing routes and of starting from them; must be new or empty
+    #[arg(long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Draw latency over payload, a line a route or comparator
+    #[arg(long, value_name = "FILE.svg")]
+    pub svg: Option<PathBuf>,
+}
+
+/// How a sweep is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Style {
+    /// A column a variant and comparator.
+    Table,
+    /// As nccl-tests shows it.
+    NcclTests,
 }
 
 /// `topoforge floor`
@@ -219,6 +262,59 @@ pub struct FloorArgs {
     /// Payloads a rank [default: 1,5,10,25,40,80KiB]
     #[arg(long, value_name = "LIST")]
     pub payloads: Option<Payloads>,
+}
+
+/// `topoforge start`
+#[derive(Debug, clap::Args)]
+pub struct StartArgs {
+    /// What `topoforge tune --out` wrote
+    #[arg(long, value_name = "FILE")]
+    pub routes: PathBuf,
+    /// The GPUs, one a rank
+    #[arg(long, value_name = "cuda:0,1")]
+    pub device: Choice,
+}
+
+/// `topoforge soak`
+#[derive(Debug, clap::Args)]
+pub struct SoakArgs {
+    #[command(flatten)]
+    pub place: Where,
+    /// A family's name [default: the one that fits the devices; nvlink-pair on the host]
+    #[arg(long, value_name = "NAME")]
+    pub family: Option<String>,
+    /// A variant's name, or all [default: the first one compiled for the largest payload]
+    #[arg(long, value_name = "NAME|all")]
+    pub variant: Option<String>,
+    /// Calls of each variant, e.g. 10M, 64k or 1000
+    #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
+    pub calls: u64,
+    /// Payloads a rank, taken in turn [default: 1,5,10,25,40,80KiB]
+    #[arg(long, value_name = "LIST")]
+    pub payloads: Option<Payloads>,
+    /// The type in which sums are rounded
+    #[arg(long, value_name = "f16|f32", default_value = "f16", value_parser = partials)]
+    pub partials: Partials,
+    /// Threads of a block
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(32..=512))]
+    pub threads: u32,
+    /// How kernels are launched
+    #[arg(long, value_enum, default_value = "plain")]
+    pub launch: SoakLaunch,
+    /// First plant a fault, a contribution that never arrives, and fail unless the check sees it
+    #[arg(long)]
+    pub control: bool,
+}
+
+/// The launch mode of a soak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SoakLaunch {
+    /// Each kernel starts when the one before it has ended.
+    Plain,
+    /// Each kernel waits on the device for the end of the one before it.
+    Programmatic,
+    /// The same, and lets the next one become resident from the start.
+    Early,
 }
 
 /// `topoforge rank`
@@ -399,6 +495,10 @@ pub struct DoctorArgs {
 pub enum CompareArg {
     /// NCCL as found.
     Nccl,
+    /// NCCL with NCCL_PROTO=LL.
+    NcclLl,
+    /// NCCL with NCCL_ALGO=Ring.
+    NcclRing,
     /// The compiled peer-read kernels.
     Pull,
     /// Nothing.
@@ -409,9 +509,30 @@ impl From<CompareArg> for Compare {
     fn from(arg: CompareArg) -> Self {
         match arg {
             CompareArg::Nccl => Self::Nccl,
+            CompareArg::NcclLl => Self::NcclLl,
+            CompareArg::NcclRing => Self::NcclRing,
             CompareArg::Pull => Self::Pull,
             CompareArg::None => Self::None,
         }
+    }
+}
+
+/// A whole number above zero, with `k`, `M` or `G` for thousands, millions or thousand millions.
+fn parse_count(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is no number of calls: write a whole number such as 1000, 64k or 10M");
+    let (digits, factor) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 1_000),
+        Some((at, 'm' | 'M')) => (&text[..at], 1_000_000),
+        Some((at, 'g' | 'G')) => (&text[..at], 1_000_000_000),
+        _ => (text, 1),
+    };
+    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    let number = digits.parse::<u64>().ok().filter(|_| plain);
+    let count = number.and_then(|n| n.checked_mul(factor)).ok_or_else(wrong)?;
+    if (1..=1_000_000_000_000).contains(&count) {
+        Ok(count)
+    } else {
+        Err(format!("{count} calls: give 1 to 1000G"))
     }
 }
 
@@ -450,6 +571,29 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    fn counts_have_units_and_slips_are_refused() {
+        assert_eq!(
+            ["7", "64k", "10M", "2g"].map(|t| parse_count(t).ok()),
+            [Some(7), Some(64_000), Some(10_000_000), Some(2_000_000_000)]
+        );
+        for text in [
+            "",
+            "M",
+            "-1",
+            "+1",
+            "1.5M",
+            "10 M",
+            "0",
+            "0k",
+            "99999999999G",
+            "10Mi",
+            "ten",
+        ] {
+            assert!(parse_count(text).is_err(), "{text}");
+        }
     }
 
     #[test]

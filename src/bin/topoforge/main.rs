@@ -58,6 +58,8 @@ fn run(command: &Command, output: &mut Output) -> Result<Outcome, Failure> {
         Command::Floor(args) => commands::floor::run(args, output),
         Command::Rank(args) => commands::rank::run(args, output),
         Command::Launch(args) => commands::launch::run(args, output),
+        Command::Start(args) => commands::start::run(args, output),
+        Command::Soak(args) => commands::soak::run(args, output),
     }
 }
 

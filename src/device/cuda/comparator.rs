@@ -4,7 +4,7 @@
 //! Warmed before anything is captured or spins. Start at [`NcclAllReduce`].
 
 use super::machine::Machine;
-use crate::device::DeviceError;
+use crate::device::{DeviceError, NcclSetting};
 use crate::driver::memory::DeviceBuffer;
 use crate::driver::nccl::{Communicators, Nccl, NcclType};
 use crate::driver::nccl_rank::NcclRank;
@@ -14,6 +14,7 @@ use std::time::Duration;
 
 /// NCCL on every rank's stream.
 pub(super) struct NcclAllReduce {
+    setting: NcclSetting,
     /// One f32 tensor a rank; empty with f16 partials.
     wide: Vec<DeviceBuffer>,
 }
@@ -25,22 +26,29 @@ const JOINING: Duration = Duration::from_secs(60);
 const WARM_BYTES: [u64; 5] = [256, 4 << 10, 64 << 10, 1 << 20, 16 << 20];
 
 impl NcclAllReduce {
-    pub fn new(machine: &mut Machine, partials: Partials, max_bytes: u64) -> Result<Self, DeviceError> {
+    pub fn new(
+        machine: &mut Machine,
+        setting: NcclSetting,
+        partials: Partials,
+        max_bytes: u64,
+    ) -> Result<Self, DeviceError> {
         if max_bytes == 0 {
             return Err(DeviceError::Misuse {
                 reason: "prepare for a payload of at least 2 bytes".to_owned(),
             });
         }
-        if machine.nccl.is_none() && machine.is_joint() {
-            machine.nccl = Some(joined(machine)?);
+        if !machine.nccl.contains_key(&setting) && machine.is_joint() {
+            let made = joined(machine, setting)?;
+            machine.nccl.insert(setting, made);
         }
-        if machine.nccl.is_none() {
+        if !machine.nccl.contains_key(&setting) {
             let ordinals: Vec<usize> = machine
                 .ranks
                 .iter()
                 .map(|r| machine.gpus[r.gpu].context.device().ordinal())
                 .collect();
-            machine.nccl = Some(Communicators::new(&ordinals)?);
+            let made = Communicators::told(&ordinals, setting.variable())?;
+            machine.nccl.insert(setting, made);
         }
         let wide = match partials {
             Partials::F16 => Vec::new(),
@@ -48,7 +56,7 @@ impl NcclAllReduce {
                 .map(|r| DeviceBuffer::new(machine.context(r), 2 * max_bytes))
                 .collect::<Result<_, _>>()?,
         };
-        let nccl = Self { wide };
+        let nccl = Self { setting, wide };
         match nccl.warm(machine, max_bytes) {
             Ok(()) => Ok(nccl),
             Err(e) => {
@@ -81,7 +89,7 @@ impl NcclAllReduce {
     }
 
     pub fn enqueue(&self, machine: &Machine, bytes: u64, buffers: &[(u64, u64)]) -> Result<(), DeviceError> {
-        let Some(nccl) = &machine.nccl else {
+        let Some(nccl) = machine.nccl.get(&self.setting) else {
             return Err(DeviceError::Poisoned);
         };
         let streams: Vec<&Stream> = machine.ranks.iter().map(|r| &r.stream).collect();
@@ -103,7 +111,11 @@ impl NcclAllReduce {
 }
 
 /// This process's rank of a communicator over all of them: rank 0 makes the id, and waiting for the others has a bound.
-fn joined(machine: &Machine) -> Result<Communicators, DeviceError> {
+fn joined(machine: &Machine, setting: NcclSetting) -> Result<Communicators, DeviceError> {
+    if setting != NcclSetting::AsFound {
+        let reason = "NCCL is told how to work in one process that has all ranks".to_owned();
+        return Err(DeviceError::Unavailable { reason });
+    }
     if !machine.info().timed {
         let reason = "NCCL needs a GPU of its own for each rank; here several ranks share one".to_owned();
         return Err(DeviceError::Unavailable { reason });

@@ -24,6 +24,10 @@ pub(super) struct Tools {
     pub delay: Function,
     pub widen: Function,
     pub narrow: Function,
+    pub ping_far: Function,
+    pub read: Function,
+    pub busy: Function,
+    pub soak: Function,
 }
 
 /// A device and what is loaded on it.
@@ -90,6 +94,10 @@ impl Gpu {
             delay: module.function("tf_delay")?,
             widen: module.function("tf_widen_f16")?,
             narrow: module.function("tf_narrow_f32")?,
+            ping_far: module.function("tf_ping_far")?,
+            read: module.function("tf_read")?,
+            busy: module.function("tf_busy")?,
+            soak: module.function("tf_soak")?,
         };
         let multiprocessors = u32::try_from(context.device().attribute(Attribute::Multiprocessors)?).unwrap_or(1);
         Ok(Self {

@@ -6,7 +6,7 @@ use super::CudaOptions;
 use super::gpu::{Buffer, Gpu, Rank, enough_queues};
 use super::joint::{Joint, Member};
 use super::share::Way;
-use crate::device::{DeviceError, DeviceInfo};
+use crate::device::{DeviceError, DeviceInfo, NcclSetting};
 use crate::driver::context::Context;
 use crate::driver::graph::GraphExec;
 use crate::driver::memory::{DeviceBuffer, MappedHost};
@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 
 /// Everything an executor has besides collectives.
 pub(super) struct Machine {
-    /// Made by the first comparator; goes first, while all contexts are alive.
-    pub nccl: Option<Communicators>,
+    /// Made by the first comparator of a setting; they go first, while all contexts are alive.
+    pub nccl: BTreeMap<NcclSetting, Communicators>,
     /// The ranks of this process.
     pub ranks: Vec<Rank>,
     /// Number of the first of them.
@@ -77,7 +77,7 @@ impl Machine {
         let gate = MappedHost::new(&gpus[0].context, 64)?;
         let info = info(&made, &gpus)?;
         let machine = Self {
-            nccl: None,
+            nccl: BTreeMap::new(),
             ranks: made,
             first: 0,
             info,
@@ -244,10 +244,9 @@ impl Machine {
 
     /// NCCL's kernels wait for ever for a rank whose process is gone.
     fn release_from_nccl(&self, polls: u32) {
-        if let (Some(nccl), 0) = (&self.nccl, polls % 1000)
-            && self.with_joint(|j| j.seen.lost()).flatten().is_some()
+        if !self.nccl.is_empty() && polls.is_multiple_of(1000) && self.with_joint(|j| j.seen.lost()).flatten().is_some()
         {
-            nccl.abort();
+            self.nccl.values().for_each(Communicators::abort);
         }
     }
 

@@ -8,14 +8,18 @@
 mod chain;
 mod collective;
 mod comparator;
+mod cost;
 mod edges;
 mod floor;
 mod gpu;
+mod host_way;
 mod joint;
+mod load;
 mod machine;
 mod nodes;
 mod served;
 mod share;
+mod soak;
 mod timing;
 mod verdict;
 
@@ -24,12 +28,14 @@ use super::{
     Sampling, Timed,
 };
 use crate::device::edges::Measured;
-use crate::device::floor::Floor;
+use crate::device::floor::{Floor, LaunchCost};
+use crate::device::soak::{Soak, Tally};
 use crate::process::link::Steps;
 use crate::registry::Variant;
 use collective::{Collective, Compiled, Work};
 use comparator::NcclAllReduce;
 pub use joint::Member;
+use load::Load;
 use machine::Machine;
 pub(crate) use served::ServedKernel;
 pub use share::Way;
@@ -234,6 +240,49 @@ impl CudaExecutor {
         }
     }
 
+    /// For what is made in one process that has all ranks only.
+    fn alone(&mut self, what: &str) -> Result<(), DeviceError> {
+        if self.machine_mut()?.is_joint() {
+            let reason = format!("{what} in one process that has all ranks");
+            return Err(DeviceError::Unavailable { reason });
+        }
+        Ok(())
+    }
+
+    fn time_beside(
+        &mut self,
+        candidates: &[Timed],
+        sampling: &Sampling,
+        load: Option<&Load>,
+    ) -> Result<Vec<Vec<Vec<f64>>>, DeviceError> {
+        self.machine_mut()?;
+        let mut works = Vec::new();
+        for timed in candidates {
+            self.admit(timed.collective, timed.geometry, timed.bytes)?;
+        }
+        let Some(machine) = self.machine.as_mut() else {
+            return Err(DeviceError::Poisoned);
+        };
+        for timed in candidates {
+            if let Some(Some(collective)) = self.collectives.get(timed.collective.0) {
+                works.push((*timed, &collective.work));
+            }
+        }
+        let (culprit, outcome) = match timing::time(machine, &works, sampling, load) {
+            Ok(times) => (None, Ok(times)),
+            Err((culprit, error)) => (culprit, Err(error)),
+        };
+        match machine.finish("timing", outcome) {
+            Ok(times) => Ok(times),
+            Err(error) => {
+                if let Some(id) = culprit {
+                    self.bury(id);
+                }
+                Err(error)
+            }
+        }
+    }
+
     fn bury(&mut self, id: Prepared) {
         if let Some(collective) = self.collectives.get_mut(id.0).and_then(Option::as_mut) {
             collective.dead = true;
@@ -262,9 +311,9 @@ impl Executor for CudaExecutor {
     }
 
     fn prepare_comparator(&mut self, comparator: Comparator, max_bytes: u64) -> Result<Prepared, DeviceError> {
-        let Comparator::Nccl(partials) = comparator;
+        let Comparator::Nccl(setting, partials) = comparator;
         let machine = self.machine_mut()?;
-        let nccl = NcclAllReduce::new(machine, partials, max_bytes);
+        let nccl = NcclAllReduce::new(machine, setting, partials, max_bytes);
         let nccl = machine.finish("preparing NCCL", nccl)?;
         Ok(self.keep(Work::Nccl(nccl), max_bytes))
     }
@@ -310,32 +359,66 @@ impl Executor for CudaExecutor {
     }
 
     fn time(&mut self, candidates: &[Timed], sampling: &Sampling) -> Result<Vec<Vec<f64>>, DeviceError> {
-        self.machine_mut()?;
-        let mut works = Vec::new();
-        for timed in candidates {
-            self.admit(timed.collective, timed.geometry, timed.bytes)?;
+        Ok(slowest(&self.time_beside(candidates, sampling, None)?))
+    }
+
+    fn time_ranks(&mut self, candidates: &[Timed], sampling: &Sampling) -> Result<Vec<Vec<Vec<f64>>>, DeviceError> {
+        self.time_beside(candidates, sampling, None)
+    }
+
+    fn time_under_load(
+        &mut self,
+        candidates: &[Timed],
+        sampling: &Sampling,
+        streams: u32,
+    ) -> Result<Vec<Vec<f64>>, DeviceError> {
+        self.alone("load beside collectives is made")?;
+        let load = Load::new(self.machine_mut()?, streams)?;
+        let times = self.time_beside(candidates, sampling, Some(&load));
+        if self.machine().is_err() {
+            // Freeing would wait for a kernel that never ends.
+            std::mem::forget(load);
         }
-        let Some(machine) = self.machine.as_mut() else {
+        Ok(slowest(&times?))
+    }
+
+    fn soak(&mut self, soak: &Soak<'_>, progress: &mut dyn FnMut(&Tally)) -> Result<Option<Tally>, DeviceError> {
+        self.alone("a soak runs")?;
+        let id = soak.collective;
+        for (bytes, geometry) in soak.shapes {
+            self.admit(id, *geometry, *bytes)?;
+        }
+        let (Some(machine), Some(Some(collective))) = (self.machine.as_mut(), self.collectives.get(id.0)) else {
             return Err(DeviceError::Poisoned);
         };
-        for timed in candidates {
-            if let Some(Some(collective)) = self.collectives.get(timed.collective.0) {
-                works.push((*timed, &collective.work));
-            }
+        let outcome = soak::run(machine, &collective.work, soak, progress);
+        if outcome.is_err() {
+            self.bury(id);
         }
-        let (culprit, outcome) = match timing::time(machine, &works, sampling) {
-            Ok(times) => (None, Ok(times)),
-            Err((culprit, error)) => (culprit, Err(error)),
+        outcome.map(Some)
+    }
+
+    fn launch_cost(&mut self, timed: &Timed) -> Result<LaunchCost, DeviceError> {
+        self.alone("the cost of launches is measured")?;
+        let id = timed.collective;
+        self.admit(id, timed.geometry, timed.bytes)?;
+        let (Some(machine), Some(Some(collective))) = (self.machine.as_mut(), self.collectives.get(id.0)) else {
+            return Err(DeviceError::Poisoned);
         };
-        match machine.finish("timing", outcome) {
-            Ok(times) => Ok(times),
-            Err(error) => {
-                if let Some(id) = culprit {
-                    self.bury(id);
-                }
-                Err(error)
-            }
+        let Work::Compiled(compiled) = &collective.work else {
+            let reason = "only compiled variants are launched by us".to_owned();
+            return Err(DeviceError::Misuse { reason });
+        };
+        // A pull reads the inputs of that very call on all ranks, which one rank does not know.
+        if compiled.variant.kernel.inputs > 0 {
+            let reason = format!("`{}` is never served", compiled.variant.name);
+            return Err(DeviceError::Misuse { reason });
         }
+        let outcome = cost::measure(machine, &collective.work, compiled, timed);
+        if outcome.is_err() {
+            self.bury(id);
+        }
+        outcome
     }
 
     fn floor(&mut self, payloads: &[u64], launches: &[Launch], sampling: &Sampling) -> Result<Floor, DeviceError> {
@@ -357,6 +440,17 @@ impl Executor for CudaExecutor {
             Fault::DroppedContribution | Fault::SwappedCounter | Fault::FrozenCounter
         )
     }
+}
+
+/// Each sample of the slowest rank.
+fn slowest(times: &[Vec<Vec<f64>>]) -> Vec<Vec<f64>> {
+    let of = |ranks: &Vec<Vec<f64>>| {
+        let samples = ranks.iter().map(Vec::len).min().unwrap_or(0);
+        (0..samples)
+            .map(|i| ranks.iter().map(|r| r[i]).fold(0.0, f64::max))
+            .collect()
+    };
+    times.iter().map(of).collect()
 }
 
 impl Drop for CudaExecutor {
@@ -384,6 +478,12 @@ mod tests {
             let e = CudaExecutor::new(devices, ranks, CudaOptions::default()).err();
             assert!(matches!(e, Some(DeviceError::Misuse { .. })), "{e:?}");
         }
+    }
+
+    #[test]
+    fn a_sample_is_the_slowest_ranks() {
+        let times = [vec![vec![1.0, 4.0], vec![2.0, 3.0]], vec![]];
+        assert_eq!(slowest(&times), [vec![2.0, 4.0], vec![]]);
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(crate) struct ServedKernel {
 }
 
 impl ServedKernel {
-    /// Enqueues one call.
+    /// Enqueues one call. One driver call where the stream's context is current on this thread.
     ///
     /// # Errors
     /// A timeout of an earlier call on any rank, or the driver refuses.
@@ -41,7 +41,7 @@ impl ServedKernel {
         let columns = u32::try_from(self.variant.columns(bytes)).unwrap_or(u32::MAX);
         self.params.retarget(input, output, bytes, columns);
         self.params.set_launch(geometry.launch);
-        launching::block_on_user(
+        launching::block_at(
             stream,
             &self.context,
             &self.function,

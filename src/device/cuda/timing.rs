@@ -4,6 +4,7 @@
 //! clocks and temperature favour nobody. Inputs are zeros, which sums keep finite. Start at [`time`].
 
 use super::collective::Work;
+use super::load::Load;
 use super::machine::Machine;
 use crate::device::{DeviceError, Prepared, Sampling, Timed};
 use crate::driver::graph::GraphExec;
@@ -12,12 +13,14 @@ use std::time::Duration;
 /// An error and the collective that died of it, if one did.
 type Death = (Option<Prepared>, DeviceError);
 
-/// Microseconds a call, one list a candidate. Nothing else is in flight.
+/// Microseconds a call, `times[candidate][rank]`, of all processes' ranks. Nothing else is in flight but `load`, which
+/// works during samples only.
 pub(super) fn time(
     machine: &mut Machine,
     candidates: &[(Timed, &Work)],
     sampling: &Sampling,
-) -> Result<Vec<Vec<f64>>, Death> {
+    load: Option<&Load>,
+) -> Result<Vec<Vec<Vec<f64>>>, Death> {
     let blameless = |e: DeviceError| (None, e);
     if sampling.calls == 0 || sampling.samples == 0 {
         let reason = "a sample has at least one call, a timing at least one sample".to_owned();
@@ -37,7 +40,7 @@ pub(super) fn time(
         graphs.push(graph.map_err(blameless)?);
     }
     machine.agree("graphs", Ok(Vec::new())).map_err(blameless)?;
-    match samples(machine, candidates, &graphs, sampling) {
+    match samples(machine, candidates, &graphs, sampling, load) {
         Ok(times) => Ok(times),
         Err(death) => {
             if machine.wedged() {
@@ -54,7 +57,8 @@ fn samples(
     candidates: &[(Timed, &Work)],
     graphs: &[Vec<GraphExec>],
     sampling: &Sampling,
-) -> Result<Vec<Vec<f64>>, Death> {
+    load: Option<&Load>,
+) -> Result<Vec<Vec<Vec<f64>>>, Death> {
     // Once without a gate: a first launch may have to wait for an idle device, and a gate that it waits for never opens.
     for ((timed, work), graphs) in candidates.iter().zip(graphs) {
         let started = machine.start(graphs);
@@ -62,12 +66,13 @@ fn samples(
         let agreed = machine.agree("a first sample", ended.map(|()| Vec::new()));
         agreed.map_err(|e| (Some(timed.collective), e))?;
     }
-    let mut times = vec![Vec::new(); candidates.len()];
+    let mut times = vec![vec![Vec::new(); machine.world()]; candidates.len()];
     for sample in 0..sampling.warmups.saturating_add(sampling.samples) {
         for (i, (timed, work)) in candidates.iter().enumerate() {
-            let us = one(machine, work, &graphs[i], sampling.calls).map_err(|e| (Some(timed.collective), e))?;
+            let us = sample_of(machine, work, &graphs[i], sampling.calls, load);
+            let us = us.map_err(|e| (Some(timed.collective), e))?;
             if sample >= sampling.warmups {
-                times[i].push(us);
+                times[i].iter_mut().zip(us).for_each(|(rank, us)| rank.push(us));
             }
         }
     }
@@ -82,30 +87,58 @@ fn zero(machine: &Machine, bytes: u64) -> Result<(), DeviceError> {
     machine.synchronise()
 }
 
-/// From one buffer into the other and back: each call depends on the one before.
+/// From one buffer into the other and back, or in one buffer: each call depends on the one before.
 fn enqueue(machine: &Machine, work: &Work, timed: &Timed, calls: u32) -> Result<(), DeviceError> {
     let there: Vec<_> = (0..machine.world()).map(|r| machine.buffers(r)).collect();
     let back: Vec<_> = there.iter().map(|&(x, y)| (y, x)).collect();
+    let over: Vec<_> = there.iter().map(|&(x, _)| (x, x)).collect();
     for call in 0..calls {
-        let buffers = if call % 2 == 0 { &there } else { &back };
+        let buffers = match (timed.in_place, call % 2) {
+            (true, _) => &over,
+            (false, 0) => &there,
+            (false, _) => &back,
+        };
         work.enqueue(machine, timed.geometry, timed.bytes, buffers)?;
     }
     Ok(())
 }
 
-/// One sample.
-fn one(machine: &mut Machine, work: &Work, graphs: &[GraphExec], calls: u32) -> Result<f64, DeviceError> {
+/// One sample, under load where there is any.
+fn sample_of(
+    machine: &mut Machine,
+    work: &Work,
+    graphs: &[GraphExec],
+    calls: u32,
+    load: Option<&Load>,
+) -> Result<Vec<f64>, DeviceError> {
+    let Some(load) = load else {
+        return one(machine, work, graphs, calls);
+    };
+    load.start()?;
+    let us = one(machine, work, graphs, calls);
+    let busy = load.end();
+    let us = us?;
+    if busy? {
+        return Ok(us);
+    }
+    let slowest = us.iter().copied().fold(0.0, f64::max);
+    let reason =
+        format!("the load ended before {calls} calls did ({slowest:.1} us a call): time fewer calls under load");
+    Err(DeviceError::Unavailable { reason })
+}
+
+/// One sample: microseconds a call of every rank.
+fn one(machine: &mut Machine, work: &Work, graphs: &[GraphExec], calls: u32) -> Result<Vec<f64>, DeviceError> {
     let started = machine.start_together(graphs);
     ended(machine, work, calls, started)?;
-    let mut slowest = 0.0_f64;
+    let mut mine = Vec::new();
     for rank in &machine.ranks {
-        slowest = slowest.max(rank.start.microseconds_to(&rank.end)?);
+        mine.extend(rank.start.microseconds_to(&rank.end)?.to_le_bytes());
     }
     // Everybody's, so that all ranks choose alike.
-    let all = machine.agree("a sample", Ok(slowest.to_le_bytes().to_vec()))?;
-    let number = |bytes: &Vec<u8>| bytes.as_slice().try_into().map_or(f64::NAN, f64::from_le_bytes);
-    let slowest = all.iter().map(number).fold(0.0, f64::max);
-    Ok(slowest / f64::from(calls))
+    let all = machine.agree("a sample", Ok(mine))?.concat();
+    let number = |bytes: &[u8]| bytes.try_into().map_or(f64::NAN, f64::from_le_bytes);
+    Ok(all.chunks(8).map(|bytes| number(bytes) / f64::from(calls)).collect())
 }
 
 /// Waits for what was started; what kernels reported goes before what the driver did.

@@ -167,7 +167,7 @@ impl Executor for HostExecutor {
     }
 
     fn prepare_comparator(&mut self, comparator: Comparator, _max_bytes: u64) -> Result<Prepared, DeviceError> {
-        let Comparator::Nccl(_) = comparator;
+        let Comparator::Nccl(..) = comparator;
         let reason = "NCCL runs on GPUs only: compare on the CUDA executor".to_owned();
         Err(DeviceError::Unavailable { reason })
     }
@@ -225,7 +225,7 @@ impl Executor for HostExecutor {
                     specials: false,
                     mode: Mode::Eager,
                     skew: None,
-                    in_place: false,
+                    in_place: timed.in_place,
                 })?;
                 if sample >= sampling.warmups {
                     times.push(since.elapsed().as_secs_f64() * 1e6 / f64::from(sampling.calls.max(1)));

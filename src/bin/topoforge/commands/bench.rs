@@ -1,11 +1,23 @@
 //! `bench`: every proven variant over a sweep of payloads, without choosing. Start at [`run`].
 
-use super::setting::{Setting, tell};
-use crate::args::BenchArgs;
+use super::floor::launch_cost;
+use super::groups::{Group, pick};
+use super::output_dir::Folder;
+use super::setting::{Setting, comparators, tell};
+use crate::args::{BenchArgs, Style, Where};
+use crate::device::{Choice, Place, resolve};
 use crate::failure::{Failure, Outcome};
-use crate::report::Output;
-use crate::report::figures::BenchDocument;
-use topoforge::tune::{Compare, Payloads, bench};
+use crate::names::writable;
+use crate::report::chart::{Series, chart};
+use crate::report::figures::{BenchDocument, BenchGroups};
+use crate::report::nccl_tests::NcclTestsDocument;
+use crate::report::{Output, Report};
+use serde::Serialize;
+use topoforge::device::floor::{Floor, LaunchCost};
+use topoforge::device::{Launch, Sampling};
+use topoforge::probe::probe;
+use topoforge::registry::{Element, Protocol, Registry};
+use topoforge::tune::{BenchReport, Payloads, bench, places};
 
 /// `topoforge bench`
 pub fn run(args: &BenchArgs, output: &mut Output) -> Result<Outcome, Failure> {
@@ -16,30 +28,200 @@ pub fn run(args: &BenchArgs, output: &mut Output) -> Result<Outcome, Failure> {
         )));
     }
     let payloads = Payloads::from_bytes(&sweep(args.from, args.to)).map_err(|e| Failure::usage(e.to_string()))?;
-    let mut setting = Setting::open(&args.place, args.family.as_deref(), output)?;
+    comparators(&args.comparator)?;
+    if let Some(path) = &args.svg {
+        writable(path)?;
+    }
+    let folder = args.output.as_deref().map(Folder::fresh).transpose()?;
+    let groups = groups(args, output)?;
+    let several = groups.len() > 1;
+    let mut done = Vec::new();
+    for group in &groups {
+        let place = Where {
+            device: group.devices().or_else(|| args.place.device.clone()),
+            ..args.place.clone()
+        };
+        let folder = match (&folder, group) {
+            (Some(folder), Some(group)) if several => Some(folder.inside(&group.devices)?),
+            (folder, _) => folder.clone(),
+        };
+        let name = group.as_ref().map_or("", |g| g.name.as_str());
+        done.push(measure(args, &place, name, &payloads, folder.as_ref(), output)?);
+    }
+    if let Some(path) = &args.svg {
+        let lines: Vec<Series> = done.iter().flat_map(|d| d.series(several)).collect();
+        let title = format!(
+            "all-reduce, {}",
+            done.iter().map(|d| d.title.as_str()).collect::<Vec<_>>().join("; ")
+        );
+        std::fs::write(path, chart(&title, &lines))
+            .map_err(|e| Failure::work(format!("cannot write {}: {e}", path.display())))?;
+    }
+    let empty = done.iter().all(|d| d.timed == 0);
+    let wrong: u64 = done
+        .iter()
+        .filter_map(|d| d.nccl.as_ref())
+        .map(NcclTestsDocument::wrong_words)
+        .sum();
+    emit(args, done, output)?;
+    Ok(if empty {
+        Outcome::Failed("nothing could be timed: see what was left out".to_owned())
+    } else if wrong > 0 {
+        Outcome::Failed(format!("{wrong} words were not the declared sum"))
+    } else {
+        Outcome::Done
+    })
+}
+
+/// What one group gave.
+struct Measured {
+    title: String,
+    report: BenchReport,
+    document: BenchDocument,
+    nccl: Option<NcclTestsDocument>,
+    timed: usize,
+}
+
+impl Measured {
+    fn series(&self, several: bool) -> Vec<Series> {
+        let line = |(column, name): (usize, &String)| Series {
+            name: if several {
+                format!("{name}, {}", self.title)
+            } else {
+                name.clone()
+            },
+            points: (self.report.rows.iter())
+                .filter_map(|r| Some((r.bytes, r.figures.get(column).copied().flatten()?.us)))
+                .collect(),
+            dashed: name.starts_with("nccl") || name.contains("/pull/"),
+        };
+        self.report.columns.iter().enumerate().map(line).collect()
+    }
+}
+
+fn measure(
+    args: &BenchArgs,
+    place: &Where,
+    group: &str,
+    payloads: &Payloads,
+    folder: Option<&Folder>,
+    output: &mut Output,
+) -> Result<Measured, Failure> {
+    let mut setting = Setting::open(place, args.family.as_deref(), output)?;
     let launches = setting.launches(args.launch)?;
-    let mut options = setting.options(args.place.seed);
-    options.payloads = payloads;
+    let mut options = setting.options(place.seed);
+    options.payloads = payloads.clone();
     options.partials = args.partials;
-    options.comparators = vec![Compare::Nccl, Compare::Pull];
+    options.comparators = comparators(&args.comparator)?;
     options.launches = launches;
     let family = setting.family;
     let report = bench(setting.executor(), family, &options, &mut |p| tell(output, p)).map_err(Failure::work)?;
     let timed = report.rows.iter().flat_map(|r| &r.figures).flatten().count();
-    // Against the wire: only where times mean something.
-    let exec = setting.executor();
-    let floor = if exec.device().timed {
-        exec.floor(options.payloads.bytes(), &options.launches, &options.sampling)
-            .ok()
+    let style = args.style == Style::NcclTests;
+    let places = if style || folder.is_some() {
+        places(setting.executor(), family, &report, &options.sampling, place.seed).map_err(Failure::work)?
     } else {
-        None
+        Vec::new()
     };
-    output.emit(&BenchDocument::of(&report, floor.as_ref()))?;
-    Ok(if timed == 0 {
-        Outcome::Failed("nothing could be timed: see what was left out".to_owned())
-    } else {
-        Outcome::Done
+    let nccl =
+        style.then(|| NcclTestsDocument::of(setting.device(), family.name, Element::F16, &options.sampling, &places));
+    if let Some(folder) = folder {
+        let selections = folder.selections(&mut setting, &options, output)?;
+        folder.write(&setting, group, &options.sampling, &places, &selections)?;
+    }
+    let (floor, costs) = yardsticks(&mut setting, &options.launches, payloads, &options.sampling);
+    let mut document = BenchDocument::of(&report, floor.as_ref(), &costs);
+    document.group = (!group.is_empty()).then(|| group.to_owned());
+    let title = match group {
+        "" => format!("{} on {}", family.name, crate::device::spelled(setting.device())),
+        group => format!(
+            "{} on {} ({group})",
+            family.name,
+            crate::device::spelled(setting.device())
+        ),
+    };
+    Ok(Measured {
+        title,
+        report,
+        document,
+        nccl,
+        timed,
     })
+}
+
+type Yardsticks = (Option<Floor>, Vec<(Launch, LaunchCost)>);
+
+/// The wire and the host's thread: only where times mean something.
+fn yardsticks(setting: &mut Setting, launches: &[Launch], payloads: &Payloads, sampling: &Sampling) -> Yardsticks {
+    let family = setting.family;
+    let exec = setting.executor();
+    if !exec.device().timed {
+        return (None, Vec::new());
+    }
+    let floor = exec.floor(payloads.bytes(), launches, sampling).ok();
+    let served = family.variants.iter().find(|v| v.protocol != Protocol::Pull);
+    let modes = floor.iter().flat_map(|f| f.nodes.iter().map(|(launch, _)| *launch));
+    let costs = modes.filter_map(|launch| {
+        let cost = launch_cost(exec, served?, launch, payloads.bytes()[0]).ok()?;
+        Some((launch, cost))
+    });
+    let costs = costs.collect();
+    (floor, costs)
+}
+
+fn emit(args: &BenchArgs, done: Vec<Measured>, output: &mut Output) -> Result<(), Failure> {
+    if args.style == Style::NcclTests {
+        return each(done.into_iter().filter_map(|d| d.nccl).collect(), output);
+    }
+    each(done.into_iter().map(|d| d.document).collect(), output)
+}
+
+/// One document as it is, several as a list.
+fn each<R: Report + Serialize>(mut documents: Vec<R>, output: &mut Output) -> Result<(), Failure> {
+    match documents.pop() {
+        Some(only) if documents.is_empty() => output.emit(&only),
+        last => {
+            documents.extend(last);
+            output.emit(&BenchGroups { groups: documents })
+        }
+    }
+}
+
+/// The groups that were asked for; one of no name without any.
+fn groups(args: &BenchArgs, output: &mut Output) -> Result<Vec<Option<Group>>, Failure> {
+    if args.groups.is_empty() {
+        return Ok(vec![None]);
+    }
+    let place = resolve(args.place.device.as_ref(), &Registry::builtin(), |text| {
+        output.note(text)
+    })?;
+    let Place::Cuda { ordinals, .. } = place else {
+        return Err(Failure::usage(
+            "--groups: groups are of GPUs, and the host executor has none",
+        ));
+    };
+    if ordinals.len() < 2 {
+        return Err(Failure::work("--groups: one GPU is no group, a collective needs two"));
+    }
+    let live = probe().map_err(Failure::work)?;
+    let groups = pick(&live.topology, &ordinals, &args.groups);
+    if groups.is_empty() {
+        return Err(Failure::work(
+            "--groups pairs: no two of these GPUs are linked in a way that is known",
+        ));
+    }
+    Ok(groups.into_iter().map(Some).collect())
+}
+
+/// Where a group's GPUs are named.
+trait Devices {
+    fn devices(&self) -> Option<Choice>;
+}
+
+impl Devices for Option<Group> {
+    fn devices(&self) -> Option<Choice> {
+        self.as_ref().map(|g| Choice::Cuda(g.devices.clone()))
+    }
 }
 
 /// Both ends, the powers of two between them, and the sizes that decode steps have.

@@ -5,8 +5,14 @@ use crate::args::FloorArgs;
 use crate::failure::{Failure, Outcome};
 use crate::report::Output;
 use crate::report::floor::FloorDocument;
-use topoforge::device::{Launch, Sampling};
+use topoforge::device::floor::LaunchCost;
+use topoforge::device::{Executor, Launch, Preparation, Sampling, Timed};
+use topoforge::registry::{Protocol, Variant};
 use topoforge::tune::Payloads;
+use topoforge::tune::geometry::for_threads;
+
+/// Threads of a block whose launch is timed.
+const THREADS: u32 = 64;
 
 /// `topoforge floor`
 pub fn run(args: &FloorArgs, output: &mut Output) -> Result<Outcome, Failure> {
@@ -18,11 +24,49 @@ pub fn run(args: &FloorArgs, output: &mut Output) -> Result<Outcome, Failure> {
         return Err(Failure::work(why));
     }
     let launches = Launch::ALL;
+    let classes = setting.edge_classes();
+    let family = setting.family;
     let exec = setting.executor();
     let floor = exec
         .floor(payloads.bytes(), &launches, &Sampling::default())
         .map_err(Failure::work)?;
-    let document = FloorDocument::of(exec.device(), &floor);
+    let served = family.variants.iter().find(|v| v.protocol != Protocol::Pull);
+    let mut costs = Vec::new();
+    for (launch, _) in &floor.nodes {
+        let cost = served.map(|variant| launch_cost(exec, variant, *launch, payloads.bytes()[0]));
+        match cost {
+            Some(Ok(cost)) => costs.push((*launch, cost)),
+            Some(Err(error)) => output.note(&format!("no cost of a {} launch: {error}", launch.name())),
+            None => {}
+        }
+    }
+    let document = FloorDocument::of(exec.device(), &floor, &costs, &classes);
     output.emit(&document)?;
     Ok(Outcome::Done)
+}
+
+/// What a served launch of `variant` costs its thread.
+pub(super) fn launch_cost(
+    exec: &mut dyn Executor,
+    variant: &'static Variant,
+    launch: Launch,
+    bytes: u64,
+) -> Result<LaunchCost, topoforge::device::DeviceError> {
+    let preparation = Preparation {
+        max_bytes: bytes,
+        threads: THREADS,
+        fault: None,
+    };
+    let prepared = exec.prepare(variant, &preparation)?;
+    let most = exec.max_blocks(prepared, THREADS).map(|m| launch.most_blocks(m));
+    let cost = most.and_then(|most| {
+        exec.launch_cost(&Timed {
+            collective: prepared,
+            geometry: for_threads(variant, bytes, THREADS, most).launched(launch),
+            bytes,
+            in_place: false,
+        })
+    });
+    exec.release(prepared);
+    cost
 }

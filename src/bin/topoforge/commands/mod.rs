@@ -5,13 +5,17 @@
 pub mod bench;
 pub mod doctor;
 pub mod floor;
+pub mod groups;
 pub mod inventory;
 pub mod launch;
 pub mod machine;
 pub mod matching;
+mod output_dir;
 pub mod plan;
 pub mod qualify;
 pub mod rank;
 mod setting;
 pub mod simulate;
+pub mod soak;
+pub mod start;
 pub mod tune;

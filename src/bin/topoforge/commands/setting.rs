@@ -2,11 +2,12 @@
 //!
 //! The same for `tune` and `bench`. It measures nothing. Start at [`Setting::open`].
 
-use crate::args::{LaunchArg, Where};
+use crate::args::{CompareArg, LaunchArg, Where};
 use crate::device::{Place, Virtual, host, resolve};
 use crate::failure::Failure;
 use crate::names;
 use crate::report::Output;
+use std::collections::BTreeMap;
 use topoforge::comm::{CommError, Site};
 use topoforge::device::cuda::CudaOptions;
 use topoforge::device::{DeviceInfo, Executor, Launch};
@@ -16,7 +17,7 @@ use topoforge::probe::probe;
 use topoforge::qualify::QualifyPlan;
 use topoforge::registry::{Family, Memory, Partials, Registry};
 use topoforge::routes::Identity;
-use topoforge::tune::{Progress, TuneOptions};
+use topoforge::tune::{Compare, Progress, TuneOptions};
 
 /// What stands in for a match where there is no machine to match.
 const HOST_FAMILY: &str = "nvlink-pair";
@@ -96,6 +97,26 @@ impl Setting {
         }
     }
 
+    /// Names of all ordered pairs of ranks' links, where they are known.
+    pub fn edge_classes(&self) -> BTreeMap<(usize, usize), String> {
+        let Ranks::Cuda(site) = &self.ranks else {
+            return BTreeMap::new();
+        };
+        let Ok(live) = probe() else {
+            return BTreeMap::new();
+        };
+        let ordinals = &site.executor.device().ordinals;
+        let mut classes = BTreeMap::new();
+        for (from, a) in ordinals.iter().enumerate() {
+            for (to, b) in ordinals.iter().enumerate() {
+                if let Some(link) = live.topology.link(*a, *b) {
+                    classes.insert((from, to), link.class.to_string());
+                }
+            }
+        }
+        classes
+    }
+
     /// What routes measured here depend on; none on the host.
     pub fn identity(&self, partials: Partials) -> Option<Identity> {
         match &self.ranks {
@@ -122,10 +143,27 @@ impl Setting {
                 options.sampling.samples,
             ) = (1, 0, 1);
             options.coarse = options.sampling;
-            (options.max_candidates, options.finalists) = (4, 1);
+            (options.max_candidates, options.refined, options.finalists) = (4, 0, 1);
         }
         options
     }
+}
+
+/// What must be beaten.
+///
+/// # Errors
+/// `none` beside others.
+pub fn comparators(asked: &[CompareArg]) -> Result<Vec<Compare>, Failure> {
+    if asked.contains(&CompareArg::None) && asked.iter().any(|c| *c != CompareArg::None) {
+        return Err(Failure::usage(
+            "--comparator none stands alone: leave out the others or leave out none",
+        ));
+    }
+    Ok(if asked.is_empty() {
+        vec![Compare::Nccl, Compare::Pull]
+    } else {
+        asked.iter().map(|c| (*c).into()).collect()
+    })
 }
 
 /// Whether the device has enough GPUs, or may share them.

@@ -2,30 +2,26 @@
 //!
 //! Measuring and choosing are the library's business. Start at [`run`].
 
-use super::setting::{Setting, tell};
-use crate::args::{CompareArg, TuneArgs};
+use super::setting::{Setting, comparators, tell};
+use crate::args::TuneArgs;
 use crate::failure::{Failure, Outcome};
 use crate::report::Output;
 use crate::report::figures::TuneDocument;
+use crate::report::took::Took;
 use std::path::Path;
+use std::time::Instant;
+use topoforge::driver::start_up;
 use topoforge::registry::Element;
 use topoforge::routes::Routes;
-use topoforge::tune::{Payloads, TuneReport, tune};
+use topoforge::tune::{CallTrace, Payloads, StepCalls, TuneReport, project, tune};
 
 /// `topoforge tune`
 pub fn run(args: &TuneArgs, output: &mut Output) -> Result<Outcome, Failure> {
-    let payloads = payloads(args)?;
-    let comparator = if args.comparator.is_empty() {
-        vec![CompareArg::Nccl, CompareArg::Pull]
-    } else {
-        args.comparator.clone()
-    };
-    if comparator.contains(&CompareArg::None) && comparator.iter().any(|c| *c != CompareArg::None) {
-        return Err(Failure::usage(
-            "--comparator none stands alone: leave out the others or leave out none",
-        ));
-    }
+    let since = Instant::now();
+    let (payloads, calls) = payloads(args)?;
+    let comparators = comparators(&args.comparator)?;
     let mut setting = Setting::open(&args.place, args.family.as_deref(), output)?;
+    let opened = since.elapsed();
     let launches = setting.launches(args.launch)?;
     let device = setting.device();
     if let (Some(path), false) = (&args.out, device.timed) {
@@ -44,9 +40,15 @@ pub fn run(args: &TuneArgs, output: &mut Output) -> Result<Outcome, Failure> {
     options.payloads = payloads;
     options.partials = args.partials;
     options.launches = launches;
-    options.comparators = comparator.into_iter().map(Into::into).collect();
+    options.concurrency = args.concurrency.unwrap_or(0);
+    options.comparators = comparators;
     let family = setting.family;
     let report = tune(setting.executor(), family, &options, &mut |p| tell(output, p)).map_err(Failure::work)?;
+    let spent = start_up();
+    let foreign = spent.init + spent.contexts;
+    let mut parts = vec![("probe, match and tools", opened.saturating_sub(foreign))];
+    parts.extend(report.phases.list().iter().map(|p| (p.name, p.took)));
+    let took = Took::of(since.elapsed(), spent, &parts);
     // The figures are worth showing even where the file cannot be written.
     let written = args.out.as_deref().map(|path| write(&setting, &report, path));
     let routes_file = args
@@ -54,20 +56,59 @@ pub fn run(args: &TuneArgs, output: &mut Output) -> Result<Outcome, Failure> {
         .as_ref()
         .filter(|_| written == Some(Ok(())))
         .map(|p| p.display().to_string());
-    output.emit(&TuneDocument::of(&report, routes_file))?;
+    let projection = (calls.as_ref()).zip(args.step_ms).map(|(calls, step)| {
+        let found = if report.emulation {
+            Err("an emulation's times mean nothing: no projection".to_owned())
+        } else {
+            project(&report.rows, calls, step)
+        };
+        (step, found)
+    });
+    if let Some((_, Err(reason))) = &projection {
+        output.warn(reason);
+    }
+    let mut document = TuneDocument::of(&report, routes_file, took);
+    document.project(projection.and_then(|(step, found)| Some((step, found.ok()?))));
+    output.emit(&document)?;
     match written {
         Some(Err(reason)) => Ok(Outcome::Failed(reason)),
         _ => Ok(verdict(&report)),
     }
 }
 
-fn payloads(args: &TuneArgs) -> Result<Payloads, Failure> {
-    match (&args.payloads, args.hidden) {
-        (Some(payloads), _) => Ok(payloads.clone()),
-        (None, Some(hidden)) => Payloads::from_model(hidden, &args.tokens, Element::F16)
-            .map_err(|e| Failure::usage(format!("--hidden {hidden}: {e}"))),
-        (None, None) => Ok(Payloads::standard()),
+/// What is tuned, and how often a step calls it where that was said.
+fn payloads(args: &TuneArgs) -> Result<(Payloads, Option<StepCalls>), Failure> {
+    let refused = |e: &dyn std::fmt::Display| Failure::usage(e.to_string());
+    if let Some(file) = &args.from_trace {
+        let trace = CallTrace::read(file).map_err(|e| refused(&e))?;
+        let payloads = trace.payloads(Element::F16).map_err(|e| refused(&e))?;
+        return Ok((payloads, Some(StepCalls::new(&trace.counts(Element::F16)))));
     }
+    if args.step_ms.is_some() && args.calls.is_none() {
+        return Err(Failure::usage(
+            "--step-ms: give the collectives of a step too, with --calls 5KiB:128 or --from-trace FILE",
+        ));
+    }
+    let listed = match (&args.payloads, args.hidden) {
+        (Some(payloads), _) => Some(payloads.clone()),
+        (None, Some(hidden)) => Some(
+            Payloads::from_model(hidden, &args.tokens, Element::F16)
+                .map_err(|e| Failure::usage(format!("--hidden {hidden}: {e}")))?,
+        ),
+        (None, None) => None,
+    };
+    let called: Vec<u64> = args
+        .calls
+        .iter()
+        .flat_map(|c| c.list())
+        .map(|(bytes, _)| *bytes)
+        .collect();
+    let payloads = match listed {
+        Some(listed) => Payloads::from_bytes(&[listed.bytes(), &called].concat()).map_err(|e| refused(&e))?,
+        None if called.is_empty() => Payloads::standard(),
+        None => Payloads::from_bytes(&called).map_err(|e| refused(&e))?,
+    };
+    Ok((payloads, args.calls.clone()))
 }
 
 fn write(setting: &Setting, report: &TuneReport, path: &Path) -> Result<(), String> {

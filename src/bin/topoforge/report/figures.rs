@@ -4,12 +4,14 @@
 //! [`BenchDocument`].
 
 use super::Report;
+use super::floor::cost_text;
 use super::table::{Table, figure, size};
+use super::took::Took;
 use serde::Serialize;
 use std::fmt::Write;
-use topoforge::device::Sampling;
-use topoforge::device::floor::Floor;
-use topoforge::tune::{BenchReport, LeftOut, TuneReport};
+use topoforge::device::floor::{Floor, LaunchCost};
+use topoforge::device::{Launch, Sampling};
+use topoforge::tune::{BenchReport, LeftOut, Projection, StepTime, TuneReport};
 
 const EMULATION: &str = "EMULATION: these times mean nothing, and no routes file is written from them";
 
@@ -60,6 +62,27 @@ pub struct TuneDocument {
     left_out: Vec<LeftOutLine>,
     /// Where the routes were written.
     routes_file: Option<String>,
+    took: Took,
+    projection: Option<ProjectionLine>,
+}
+
+/// Arithmetic on the rows, no measurement.
+#[derive(Debug, Serialize)]
+struct ProjectionLine {
+    step_from_ms: f64,
+    step_to_ms: f64,
+    current_us: f64,
+    planned_us: f64,
+    gain_from_percent: f64,
+    gain_to_percent: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct LoadedLine {
+    streams: u32,
+    us: f64,
+    comparator: Option<String>,
+    comparator_us: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -74,6 +97,9 @@ struct TuneRow {
     selected: bool,
     reason: String,
     comparators: Vec<ComparatorLine>,
+    /// Variants with geometries that were timed.
+    candidates: usize,
+    loaded: Option<LoadedLine>,
 }
 
 #[derive(Debug, Serialize)]
@@ -85,7 +111,7 @@ struct ComparatorLine {
 
 impl TuneDocument {
     /// Of a finished tuning.
-    pub fn of(report: &TuneReport, routes_file: Option<String>) -> Self {
+    pub fn of(report: &TuneReport, routes_file: Option<String>, took: Took) -> Self {
         let row = |r: &topoforge::tune::Row| TuneRow {
             bytes: r.bytes,
             route: r.route.clone(),
@@ -103,6 +129,13 @@ impl TuneDocument {
                     requested: c.requested,
                 })
                 .collect(),
+            candidates: r.candidates,
+            loaded: r.loaded.as_ref().map(|l| LoadedLine {
+                streams: l.streams,
+                us: l.us,
+                comparator: l.comparator.clone(),
+                comparator_us: l.comparator_us,
+            }),
         };
         Self {
             device: crate::device::spelled(&report.device),
@@ -116,6 +149,8 @@ impl TuneDocument {
             rows: report.rows.iter().map(row).collect(),
             left_out: left_out(&report.left_out),
             routes_file,
+            took,
+            projection: None,
         }
     }
 }
@@ -150,6 +185,16 @@ impl Report for TuneDocument {
             ]);
         }
         out.push_str(&table.render(0));
+        self.loads(&mut out);
+        if let Some(p) = &self.projection {
+            let _ = writeln!(
+                out,
+                "\nPROJECTION, not a measurement: collectives of a step {:.0} us today, {:.0} us as planned; with {} to {} ms\n\
+                 besides, {:.2} to {:.2} % more steps in the same time",
+                p.current_us, p.planned_us, p.step_from_ms, p.step_to_ms, p.gain_from_percent, p.gain_to_percent
+            );
+        }
+        let _ = write!(out, "\n{}", self.took.lines());
         if let Some(file) = &self.routes_file {
             let _ = writeln!(out, "\nroutes written to {file}");
         }
@@ -158,6 +203,35 @@ impl Report for TuneDocument {
 }
 
 impl TuneDocument {
+    /// Adds what a step would gain.
+    pub fn project(&mut self, found: Option<(StepTime, Projection)>) {
+        self.projection = found.map(|(step, p)| ProjectionLine {
+            step_from_ms: step.from_ms,
+            step_to_ms: step.to_ms,
+            current_us: p.current_us,
+            planned_us: p.planned_us,
+            gain_from_percent: p.gain.0,
+            gain_to_percent: p.gain.1,
+        });
+    }
+
+    fn loads(&self, out: &mut String) {
+        let loaded = self.rows.iter().filter_map(|r| Some((r, r.loaded.as_ref()?)));
+        for (row, l) in loaded {
+            let against = match (&l.comparator, l.comparator_us) {
+                (Some(name), Some(us)) => format!(", {name} {us:.2} us"),
+                _ => String::new(),
+            };
+            let _ = writeln!(
+                out,
+                "{} beside {} busy streams a GPU: {:.2} us{against}",
+                size(row.bytes),
+                l.streams,
+                l.us
+            );
+        }
+    }
+
     fn verdict(&self, row: &TuneRow) -> String {
         match (self.emulation, row.selected) {
             (true, _) if row.route.is_some() => "proven, not timed".to_owned(),
@@ -181,14 +255,41 @@ pub struct BenchDocument {
     columns: Vec<String>,
     rows: Vec<BenchLine>,
     left_out: Vec<LeftOutLine>,
+    /// Which of several groups.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    launches: Vec<LaunchLine>,
+}
+
+/// What a launch costs the host's thread.
+#[derive(Debug, Serialize)]
+struct LaunchLine {
+    launch: &'static str,
+    host_ns: f64,
+    driver_calls: f64,
+}
+
+/// Several groups of GPUs.
+#[derive(Debug, Serialize)]
+pub struct BenchGroups<R> {
+    /// In the order in which they were measured.
+    pub groups: Vec<R>,
+}
+
+impl<R: Report> Report for BenchGroups<R> {
+    fn text(&self) -> String {
+        self.groups.iter().map(Report::text).collect::<Vec<_>>().join("\n")
+    }
 }
 
 #[derive(Debug, Serialize)]
 struct BenchLine {
     bytes: u64,
     figures: Vec<Option<FigureCell>>,
-    /// See `topoforge floor`; of the fastest launch mode that was tried.
+    /// See `topoforge floor`; of the launch mode of the fastest route.
     reference_us: Option<f64>,
+    /// The fastest route over it.
+    over_reference: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -199,21 +300,31 @@ struct FigureCell {
 
 impl BenchDocument {
     /// Of a finished sweep.
-    pub fn of(report: &BenchReport, floor: Option<&Floor>) -> Self {
+    pub fn of(report: &BenchReport, floor: Option<&Floor>, costs: &[(Launch, LaunchCost)]) -> Self {
         let cell = |f: &topoforge::tune::Figure| FigureCell {
             us: f.us,
             geometry: f.geometry.map(|g| g.to_string()),
         };
-        let row = |r: &topoforge::tune::BenchRow| BenchLine {
-            bytes: r.bytes,
-            figures: r.figures.iter().map(|f| f.as_ref().map(cell)).collect(),
-            reference_us: floor.and_then(|floor| {
-                let all = floor
-                    .nodes
-                    .iter()
-                    .filter_map(|(launch, _)| floor.reference(r.bytes, *launch));
-                all.min_by(f64::total_cmp)
-            }),
+        let row = |r: &topoforge::tune::BenchRow| {
+            // Comparators have no geometry of ours.
+            let routes = r
+                .figures
+                .iter()
+                .flatten()
+                .filter_map(|f| Some((f.us, f.geometry?.launch)));
+            let best = routes.min_by(|a, b| a.0.total_cmp(&b.0));
+            // Programmatic ones are one mode to the reader: the better node is the yardstick.
+            let same = |l: &Launch| best.is_some_and(|(_, launch)| l.is_programmatic() == launch.is_programmatic());
+            let references = Launch::ALL.into_iter().filter(same);
+            let reference = references
+                .filter_map(|l| floor?.reference(r.bytes, l))
+                .min_by(f64::total_cmp);
+            BenchLine {
+                bytes: r.bytes,
+                figures: r.figures.iter().map(|f| f.as_ref().map(cell)).collect(),
+                reference_us: reference,
+                over_reference: best.and_then(|(us, _)| Some(us / reference?)),
+            }
         };
         Self {
             device: crate::device::spelled(&report.device),
@@ -226,6 +337,14 @@ impl BenchDocument {
             columns: report.columns.clone(),
             rows: report.rows.iter().map(row).collect(),
             left_out: left_out(&report.left_out),
+            group: None,
+            launches: (costs.iter())
+                .map(|(launch, cost)| LaunchLine {
+                    launch: launch.name(),
+                    host_ns: cost.ns,
+                    driver_calls: cost.driver_calls,
+                })
+                .collect(),
         }
     }
 }
@@ -234,6 +353,9 @@ impl Report for BenchDocument {
     /// Names are long and many, so that columns have letters and a list says which is which.
     fn text(&self) -> String {
         let mut out = heading(&self.family, &self.device, &self.gpus, self.partials, &self.sampling);
+        if let Some(group) = &self.group {
+            let _ = writeln!(out, "group: {group}");
+        }
         if self.emulation {
             let _ = writeln!(out, "{EMULATION}");
         }
@@ -255,14 +377,17 @@ impl Report for BenchDocument {
             });
             let reference = [
                 figure(row.reference_us),
-                row.reference_us
-                    .map_or_else(|| "-".to_owned(), |r| format!("{:.2}x", best / r)),
+                row.over_reference
+                    .map_or_else(|| "-".to_owned(), |r| format!("{r:.2}x")),
             ];
             let reference = reference.into_iter().filter(|_| referenced);
             table.row(std::iter::once(size(row.bytes)).chain(cells).chain(reference));
         }
         out.push_str("\nMicroseconds a call, each variant in its best geometry; * is the fastest.\n");
         out.push_str(&table.render(0));
+        for line in &self.launches {
+            let _ = writeln!(out, "{}", cost_text(line.launch, line.host_ns, line.driver_calls));
+        }
         out
     }
 }

@@ -3,16 +3,20 @@
 //! Commands fill in the structs of the submodules; nothing else in this program writes to stdout. Field names here are
 //! the JSON's and part of format 1: add, never rename. Start at [`Output::emit`].
 
+pub mod chart;
 pub mod doctor;
 pub mod figures;
 pub mod floor;
 pub mod inventory;
 pub mod machine;
+pub mod nccl_tests;
 pub mod plans;
 pub mod proofs;
 pub mod ranks;
 pub mod simulation;
+pub mod soak;
 mod table;
+pub mod took;
 
 pub use inventory::long_version;
 

@@ -1,0 +1,141 @@
+//! Measures the way through mapped host memory: what a load of it costs, a word through it, and how fast bytes go in and
+//! come out, by how loads are issued.
+//!
+//! It says what limits host-staged routes. Nothing else is in flight. Start at [`measure`].
+
+use super::floor::{ROUNDS, SECOND, median, values};
+use super::machine::Machine;
+use crate::device::floor::HostWay;
+use crate::device::{DeviceError, Geometry, Sampling};
+use crate::driver::launch;
+use crate::driver::memory::MappedHost;
+
+/// Bytes of a bandwidth sample and of each rank's buffer.
+const BYTES: u64 = 4 << 20;
+/// From one rank's word to the other's, and to the word of zeros.
+const LINE: u64 = 256;
+/// Clocks between two polls in flight that are tried.
+const GAPS: [u32; 4] = [0, 400, 800, 1200];
+/// How loads are issued, in the numbers of `tf_read`.
+const LOADS: [&str; 4] = [
+    "relaxed, system scope",
+    "weak",
+    "weak, two in flight",
+    "weak, four in flight",
+];
+/// Launches of one bandwidth sample.
+const TIMES: u32 = 4;
+
+pub(super) fn measure(machine: &mut Machine, sampling: &Sampling) -> Result<HostWay, DeviceError> {
+    let words = MappedHost::new(machine.context(0), 4 * LINE)?;
+    let bulk = MappedHost::new(machine.context(0), 2 * BYTES)?;
+    let way = (|| {
+        let mut figures = Vec::new();
+        for gap in GAPS {
+            figures.push((gap, word_us(machine, sampling, &words, gap)?));
+        }
+        let mut loads = Vec::new();
+        for (how, name) in LOADS.into_iter().enumerate() {
+            let alone = loads_gb_per_s(machine, sampling, &bulk, how as u64, 1)?;
+            let both = loads_gb_per_s(machine, sampling, &bulk, how as u64, 2)?;
+            loads.push((name, alone, both));
+        }
+        Ok(HostWay {
+            load_us: load_us(machine, sampling, &words)?,
+            words: figures,
+            store_gb_per_s: store_gb_per_s(machine, sampling, &bulk)?,
+            loads,
+        })
+    })();
+    if machine.wedged() {
+        // Freeing would wait for a kernel that never ends.
+        std::mem::forget((words, bulk));
+    }
+    way
+}
+
+fn load_us(machine: &mut Machine, sampling: &Sampling, words: &MappedHost) -> Result<f64, DeviceError> {
+    let graphs = machine.capture_with(|m| {
+        let rank = &m.ranks[0];
+        let zeros = words.device_address(m.context(0))? + 3 * LINE;
+        let arguments = [zeros, u64::from(ROUNDS), rank.output.address()];
+        Ok(launch::values(
+            &rank.stream,
+            &m.gpus[rank.gpu].tools.chase,
+            Geometry::new(1, 1),
+            &arguments,
+        )?)
+    })?;
+    Ok(median(machine, &graphs, sampling)? / f64::from(ROUNDS))
+}
+
+/// Each rank polls a word of its own in host memory, which the other one writes.
+fn word_us(machine: &mut Machine, sampling: &Sampling, words: &MappedHost, gap: u32) -> Result<f64, DeviceError> {
+    let graphs = machine.capture_with(|m| {
+        for r in 0..2 {
+            let rank = &m.ranks[r];
+            let base = words.device_address(m.context(r))?;
+            let (mine, theirs) = (base + r as u64 * LINE, base + (1 - r as u64) * LINE);
+            rank.stream.fill(mine, 0, 64)?;
+            // Nobody starts before both words are zero.
+            m.delay(r, 30_000)?;
+            let arguments = [
+                mine,
+                theirs,
+                u64::from(ROUNDS),
+                u64::from(r == 0),
+                SECOND,
+                u64::from(gap),
+            ];
+            launch::values(
+                &rank.stream,
+                &m.gpus[rank.gpu].tools.ping_far,
+                Geometry::new(1, 1),
+                &arguments,
+            )?;
+        }
+        Ok(())
+    })?;
+    let total = median(machine, &graphs, sampling)?;
+    Ok((total - 30.0).max(0.0) / f64::from(2 * ROUNDS))
+}
+
+fn store_gb_per_s(machine: &mut Machine, sampling: &Sampling, bulk: &MappedHost) -> Result<f64, DeviceError> {
+    let graphs = machine.capture_with(|m| {
+        let rank = &m.ranks[0];
+        let to = bulk.device_address(m.context(0))?;
+        let geometry = Geometry::new(m.gpus[rank.gpu].multiprocessors * 4, 512);
+        (0..TIMES).try_for_each(|_| {
+            let arguments = [rank.input.address(), to, BYTES / 16];
+            values(m, 0, &m.gpus[rank.gpu].tools.copy, geometry, &arguments)
+        })
+    })?;
+    Ok(rate(median(machine, &graphs, sampling)?))
+}
+
+/// Each of the first `ranks` ranks loads a buffer of its own.
+fn loads_gb_per_s(
+    machine: &mut Machine,
+    sampling: &Sampling,
+    bulk: &MappedHost,
+    how: u64,
+    ranks: usize,
+) -> Result<f64, DeviceError> {
+    let graphs = machine.capture_with(|m| {
+        for r in 0..ranks {
+            let rank = &m.ranks[r];
+            let from = bulk.device_address(m.context(r))? + r as u64 * BYTES;
+            let geometry = Geometry::new(m.gpus[rank.gpu].multiprocessors * 4, 512);
+            for _ in 0..TIMES {
+                let arguments = [from, BYTES / 16, how, rank.output.address()];
+                launch::values(&rank.stream, &m.gpus[rank.gpu].tools.read, geometry, &arguments)?;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(rate(median(machine, &graphs, sampling)?))
+}
+
+fn rate(us: f64) -> f64 {
+    f64::from(TIMES) * BYTES as f64 / (us * 1e3)
+}

@@ -208,7 +208,7 @@ const KNOWN: &str = "4da2bc51e2355a6a";
 #[test]
 fn activations_come_one_by_one_as_the_whole_plan_without_polish_has_them() {
     let effort = Effort {
-        swap: false,
+        polish: false,
         ..Effort::FULL
     };
     for (machine, spec) in machines() {

@@ -3,6 +3,7 @@
 //! The tasks call cargo, the machine's package tools and the built binary, and say what they run and how long it took.
 //! Nothing here is linked into topoforge, and nothing here opens a CUDA library. Start at [`main`].
 
+mod a2a;
 mod calibration;
 mod checks;
 mod demo;
@@ -23,6 +24,8 @@ cargo xtask <task>
   demo          set up, build, prove every family and tune one; without a GPU on the host executor
   test          set up, then format, lints, documentation and all tests
   check-more    test, then with both toolkits, the long tests, and a build without nvcc
+  a2a-gap       gaps of AlltoAllv plans to proved optima and lower bounds (builds a solver, about two minutes)
+  a2a-sweep     AlltoAllv plans against what others would do: the tables of docs/alltoallv.md (some minutes)
   calibration   fit the cost model on published figures and print its errors
   help          this text
 
@@ -45,6 +48,8 @@ fn main() -> ExitCode {
         ["demo"] => demo::run(),
         ["test"] => checks::test(),
         ["check-more"] => checks::more(),
+        ["a2a-gap"] => a2a::gap(),
+        ["a2a-sweep"] => a2a::sweep(),
         ["calibration"] => {
             calibration::run();
             Ok(())

@@ -91,6 +91,8 @@ pub const PEEL_RANKS: usize = 64;
 const WORTH_PEELING: f32 = 300_000.0;
 /// Shortest load that is worth polishing, nanoseconds.
 const WORTH_POLISHING: f32 = 1_000_000.0;
+/// Other numbers of rounds to aim at, as parts of the first.
+const RHO_FACTORS: [f32; 3] = [0.66, 1.4, 2.0];
 /// Ranks up to which plans are kept.
 const CACHE_RANKS: usize = 64;
 
@@ -261,7 +263,7 @@ impl Planner {
         let hand_off_ns = self.hand_off();
         // Lanes that may not share wait for each other, barrier or not.
         let barrier_ns = if self.rounds || self.fluid {
-            handoff::barrier(&self.net, &self.plan, &mut self.free)
+            self.barrier()
         } else {
             hand_off_ns
         };
@@ -328,16 +330,18 @@ impl Planner {
         self.peeling = false;
         match strategy {
             Strategy::Peel | Strategy::Cached => {
-                self.peel.begin(&self.net, demand, self.effort);
-                while self.peel.step(&self.net, &mut self.plan) {
-                    if self.plan.len() == Peel::most_activations(&self.net) {
-                        self.pack_rest();
-                        break;
+                self.peel_all(demand, self.effort);
+                let mut least = self.barrier();
+                for factor in RHO_FACTORS.into_iter().take(self.effort.tries.saturating_sub(1)) {
+                    std::mem::swap(&mut self.plan, &mut self.other);
+                    let rho = self.effort.rho * factor;
+                    self.peel_all(demand, Effort { rho, ..self.effort });
+                    let time = self.barrier();
+                    if time < least {
+                        least = time;
+                    } else {
+                        std::mem::swap(&mut self.plan, &mut self.other);
                     }
-                }
-                if self.effort.swap && self.peel.busiest() >= WORTH_POLISHING {
-                    // The first activation is under way by then.
-                    self.polish.run(&self.net, &mut self.plan, 1);
                 }
             }
             Strategy::Pack => {
@@ -358,6 +362,25 @@ impl Planner {
                 fluid::all(&self.net, demand.bytes(), self.peel.shares(), &mut self.plan);
             }
         }
+    }
+
+    fn peel_all(&mut self, demand: &Demand, effort: Effort) {
+        self.plan.clear();
+        self.peel.begin(&self.net, demand, effort);
+        while self.peel.step(&self.net, &mut self.plan) {
+            if self.plan.len() == Peel::most_activations(&self.net) {
+                self.pack_rest();
+                break;
+            }
+        }
+        if effort.polish && self.peel.busiest() >= WORTH_POLISHING {
+            // The first activation is under way by then.
+            self.polish.run(&self.net, &mut self.plan, 1);
+        }
+    }
+
+    fn barrier(&mut self) -> f64 {
+        handoff::barrier(&self.net, &self.plan, &mut self.free)
     }
 
     fn pack_rest(&mut self) {

@@ -1,0 +1,125 @@
+//! How long AlltoAllv planning takes: `cargo bench -p topoforge-planner --bench alltoallv`.
+//!
+//! Each figure is the least of many runs of a whole plan, start-up sweeps of the path plan included, over the number of its
+//! activations; the whole plan's time stands beside it. One core; the limits are the project's goals.
+
+use std::time::Instant;
+use topoforge_planner::alltoallv::{Demand, Effort, Fabric, Planner, Strategy, TreeSpec};
+
+struct Row {
+    name: &'static str,
+    spec: TreeSpec,
+    strategy: Strategy,
+    effort: Option<Effort>,
+    instances: u64,
+    runs: u32,
+    limit_us: Option<f64>,
+}
+
+fn main() {
+    println!(
+        "| ranks | plan | limit, us an activation | us an activation | first activation, us | whole plan, us | activations |"
+    );
+    println!("|---|---|---|---|---|---|---|");
+    let node = TreeSpec::pcie_2x2x2;
+    let row = |name, spec, strategy, effort, instances, runs, limit_us| Row {
+        name,
+        spec,
+        strategy,
+        effort,
+        instances,
+        runs,
+        limit_us,
+    };
+    let swap = Effort {
+        polish: false,
+        ..Effort::FULL
+    };
+    use Strategy::{Pack, Peel, Rotation};
+    for row in [
+        row("peel, cheap", node(), Peel, Some(Effort::CHEAP), 10, 200, Some(3.0)),
+        row("peel with swap", node(), Peel, Some(swap), 10, 200, Some(8.0)),
+        row("peel with swap, polished", node(), Peel, None, 10, 200, None),
+        row("peel, cheap", node().cluster(2), Peel, Some(Effort::CHEAP), 6, 50, None),
+        row("peel, default", node().cluster(2), Peel, None, 6, 50, None),
+        row(
+            "peel, cheap",
+            node().cluster(8),
+            Peel,
+            Some(Effort::CHEAP),
+            3,
+            10,
+            Some(20.0),
+        ),
+        row("peel, default", node().cluster(8), Peel, None, 3, 10, None),
+        row(
+            "peel, cheap",
+            node().cluster(32),
+            Peel,
+            Some(Effort::CHEAP),
+            1,
+            3,
+            Some(40.0),
+        ),
+        row("pack", node().cluster(8), Pack, None, 3, 20, None),
+        row("pack", node().cluster(32), Pack, None, 3, 10, Some(8.0)),
+        row("pack", node().cluster(128), Pack, None, 1, 4, Some(40.0)),
+        row("rotation", node().cluster(32), Rotation, None, 1, 5, None),
+        row("rotation", node().cluster(128), Rotation, None, 1, 3, None),
+    ] {
+        print_row(&row);
+    }
+}
+
+fn print_row(row: &Row) {
+    let Ok(fabric) = Fabric::new(&row.spec) else { return };
+    let mut planner = Planner::new(&fabric);
+    if let Some(effort) = row.effort {
+        planner = planner.with_effort(effort);
+    }
+    let (mut each, mut whole, mut first, mut activations) = (0.0, 0.0, 0.0, 0);
+    for number in 0..row.instances {
+        // Odd ones: each rank has its own order of destinations, the harder kind.
+        let Ok(demand) = Demand::skewed(2 * number + 1, planner.ranks(), 256_000_000) else {
+            return;
+        };
+        let plan = |planner: &mut Planner| {
+            let _ = planner.plan_by(&demand, row.strategy);
+        };
+        let best = least(row.runs, || plan(&mut planner));
+        let count = planner.last().len();
+        let begun = least(row.runs, || {
+            let _ = planner.begin(&demand);
+            planner.advance();
+        });
+        each += best / count.max(1) as f64;
+        whole += best;
+        first += begun;
+        activations += count;
+    }
+    let of = |sum: f64| sum / row.instances as f64;
+    println!(
+        "| {} | {} | {} | {:.2} | {} | {:.0} | {:.0} |",
+        planner.ranks(),
+        row.name,
+        row.limit_us.map_or("-".into(), |limit| format!("{limit}")),
+        of(each),
+        if row.strategy == Strategy::Peel {
+            format!("{:.1}", of(first))
+        } else {
+            "-".into()
+        },
+        of(whole),
+        activations as f64 / row.instances as f64
+    );
+}
+
+/// The shortest of so many runs, microseconds.
+fn least(runs: u32, mut run: impl FnMut()) -> f64 {
+    let once = |_| {
+        let at = Instant::now();
+        run();
+        at.elapsed().as_secs_f64() * 1e6
+    };
+    (0..runs).map(once).fold(f64::INFINITY, f64::min)
+}

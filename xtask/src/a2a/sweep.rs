@@ -12,6 +12,12 @@ struct Bench {
     planner: Planner,
 }
 
+/// A demand: its kind, bytes a rank, seed.
+type Point = (Kind, u64, u64);
+
+/// A machine with its name and the demands that it is tried with.
+type Trial<'a> = (&'a str, TreeSpec, &'a [Point]);
+
 /// Times of one demand under the three laws, nanoseconds.
 type Times = [f64; 3];
 
@@ -88,7 +94,7 @@ pub fn sweep() -> Done {
     );
     let node = TreeSpec::pcie_2x2x2;
     println!("### 42 random demands\n");
-    let mut points = Vec::new();
+    let mut points: Vec<Point> = Vec::new();
     for megabytes in [1, 4, 8, 16, 64, 128, 256] {
         points.extend((0..3).map(|seed| (Kind::Random, megabytes * 1_000_000, seed)));
     }
@@ -98,7 +104,7 @@ pub fn sweep() -> Done {
     ])?;
     println!("\n### Zipf, 64 MB a rank, four seeds each\n");
     for s in [0.4, 0.5, 0.6, 0.7, 0.8] {
-        let points: Vec<_> = (0..4).map(|seed| (Kind::Zipf(s), 64_000_000, seed)).collect();
+        let points: Vec<Point> = (0..4).map(|seed| (Kind::Zipf(s), 64_000_000, seed)).collect();
         println!("s = {s}\n");
         compare(&[
             ("8 (2x2x2)", node(), &points),
@@ -107,7 +113,7 @@ pub fn sweep() -> Done {
         println!();
     }
     println!("### Uniform, 80 sizes from 16 KB to 512 MB a rank\n");
-    let points: Vec<_> = (0..20)
+    let points: Vec<Point> = (0..20)
         .map(|k| {
             (
                 Kind::Uniform,
@@ -128,7 +134,7 @@ pub fn sweep() -> Done {
     scale()
 }
 
-fn compare(machines: &[(&str, TreeSpec, &Vec<(Kind, u64, u64)>)]) -> Done {
+fn compare(machines: &[Trial<'_>]) -> Done {
     println!("| ranks | other | serial | fluid | lossy 0.85 |\n|---|---|---|---|---|");
     for (name, spec, points) in machines {
         let mut bench = Bench::new(spec)?;

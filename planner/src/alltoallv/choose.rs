@@ -102,6 +102,7 @@ pub struct Planner {
     net: Net,
     nodes: usize,
     groups: Vec<(usize, usize)>,
+    singles: Vec<(usize, usize)>,
     fluid: bool,
     effort: Effort,
     peel: Peel,
@@ -141,7 +142,7 @@ impl Planner {
             peel: Peel::new(&net, fabric.nodes(), |rank| fabric.egress(rank)),
             pack: Pack::new(&net, &groups),
             polish: Polish::new(&net, peeled, if n <= PEEL_RANKS { lanes } else { 0 }),
-            rotation: rotate::Room::new(&net, groups.len()),
+            rotation: rotate::Room::new(&net, n),
             cache: (n <= CACHE_RANKS).then(|| Cache::new(n, kept, kept)),
             plan: Plan::with_room(lanes, rooms),
             other: Plan::with_room(lanes, rooms),
@@ -151,6 +152,7 @@ impl Planner {
             peeling: false,
             strategy: Strategy::Peel,
             rounds: true,
+            singles: (0..n).map(|rank| (rank, rank + 1)).collect(),
             groups,
             net,
         }
@@ -394,23 +396,21 @@ impl Planner {
         self.pack.run(&self.net, &work, fans, &mut self.plan);
     }
 
-    /// Takes the rotation instead where it is predicted to be faster.
+    /// Takes a rotation instead where it is predicted to be faster: of groups and their members, or of single ranks.
     fn prefer_rotation(&mut self, demand: &Demand) {
-        let planned = self.hand_off();
-        self.other.clear();
-        rotate::rotation(
-            &self.net,
-            &self.groups,
-            demand.bytes(),
-            &mut self.rotation,
-            &mut self.other,
-        );
-        std::mem::swap(&mut self.plan, &mut self.other);
-        let rotated = self.hand_off();
-        if rotated < planned {
-            self.strategy = Strategy::Rotation;
-        } else {
+        let mut least = self.hand_off();
+        for singles in [false, true] {
+            self.other.clear();
+            let groups = if singles { &self.singles } else { &self.groups };
+            rotate::rotation(&self.net, groups, demand.bytes(), &mut self.rotation, &mut self.other);
             std::mem::swap(&mut self.plan, &mut self.other);
+            let rotated = self.hand_off();
+            if rotated < least {
+                least = rotated;
+                self.strategy = Strategy::Rotation;
+            } else {
+                std::mem::swap(&mut self.plan, &mut self.other);
+            }
         }
     }
 }

@@ -53,6 +53,9 @@ pub(super) struct Ends {
     pub per_node: usize,
 }
 
+/// Resources that fit one word of bits.
+pub(super) const WORD: usize = 64;
+
 /// Slots of a resource that any number of lanes may use.
 pub(super) const UNLIMITED: u16 = u16::MAX;
 
@@ -135,7 +138,12 @@ impl Net {
             let begin = from * ranks + from / per_node * per_node;
             net.local.push((net.first[begin], net.first[begin + per_node]));
         }
-        net.ends = net.find_ends(per_node);
+        // Where resources fit one word, lanes are told apart by bits.
+        net.ends = if ranks > per_node && resources > WORD {
+            net.find_ends(per_node)
+        } else {
+            None
+        };
         net
     }
 
@@ -200,6 +208,13 @@ impl Net {
     #[inline]
     pub fn lanes(&self, pair: usize) -> std::ops::Range<usize> {
         self.first[pair] as usize..self.first[pair + 1] as usize
+    }
+
+    /// Whether a lane of a source stays in its node.
+    #[inline]
+    pub fn is_local(&self, from: usize, lane: usize) -> bool {
+        let (begin, end) = self.local[from];
+        (begin as usize..end as usize).contains(&lane)
     }
 
     /// The resources of a lane.

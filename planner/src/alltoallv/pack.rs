@@ -4,7 +4,7 @@
 //! *fan*: one rank's bytes for all ranks of a group, back to back over the same NICs. All memory is allocated in
 //! [`Pack::new`]. Start at [`Pack::run`].
 
-use super::net::{Net, UNLIMITED};
+use super::net::{Ends, Net, UNLIMITED};
 use super::plan::{ALIGN, Chunk, Plan};
 
 /// Bytes that stand together: of one lane, or of a fan.
@@ -33,8 +33,10 @@ pub(super) struct Pack {
     open: Vec<u16>,
     counts: Vec<u32>,
     offsets: Vec<u64>,
-    /// How many destinations a fan to each rank's group has, and whether the rank is the first of them.
-    fan: Vec<(u16, bool)>,
+    /// First rank and size of each group, if all groups can have fans; none else.
+    firsts: Vec<(u32, u16)>,
+    /// Group of each rank.
+    group: Vec<u16>,
     cuts: usize,
 }
 
@@ -59,16 +61,21 @@ impl Pack {
         let n = net.ranks;
         let chunks = Self::most_chunks(net);
         let words = (8 * n + 64).div_ceil(64);
-        let mut fan = vec![(0, false); n];
-        if let Some(ends) = &net.ends {
-            for &(begin, end) in groups {
-                // All paths into the group must share everything but the ranks' ports.
-                let shared = |rank: usize| ends.into[rank].iter().filter(|&&r| !net.port[usize::from(r)]);
-                if (begin..end).all(|rank| shared(rank).eq(shared(begin))) && shared(begin).count() > 0 {
-                    fan[begin..end].fill(((end - begin) as u16, false));
-                    fan[begin].1 = true;
-                }
+        let mut group = vec![0; n];
+        let mut firsts = Vec::with_capacity(groups.len());
+        for (g, &(begin, end)) in groups.iter().enumerate() {
+            group[begin..end].fill(g as u16);
+            // All paths into the group must share everything but the ranks' ports.
+            let shared = |ends: &Ends| {
+                let of = |rank: usize| ends.into[rank].iter().filter(|&&r| !net.port[usize::from(r)]);
+                (begin..end).all(|rank| of(rank).eq(of(begin))) && of(begin).count() > 0
+            };
+            if net.ends.as_ref().is_some_and(shared) {
+                firsts.push((begin as u32, (end - begin) as u16));
             }
+        }
+        if firsts.len() < groups.len() {
+            firsts.clear();
         }
         Self {
             chunks: Vec::with_capacity(chunks),
@@ -79,7 +86,8 @@ impl Pack {
             open: vec![0; net.resources],
             counts: vec![0; words * 64 + 1],
             offsets: vec![0; n * n],
-            fan,
+            firsts,
+            group,
             cuts: 0,
         }
     }
@@ -119,28 +127,47 @@ impl Pack {
         self.chunks.clear();
         self.keys.clear();
         self.cuts = 0;
-        for shift in 1..n {
+        // With fans only pairs of a node are left to cut one by one.
+        let fans = net.ends.as_ref().filter(|_| fans && !self.firsts.is_empty());
+        let around = fans.map_or(n, |ends| ends.per_node);
+        for shift in 1..around {
             for from in 0..n {
-                let to = (from + shift) % n;
+                let begin = from / around * around;
+                let place = from - begin + shift;
+                let to = begin + if place < around { place } else { place - around };
                 let pair = from * n + to;
-                let lanes = net.lanes(pair);
-                let remote = fans && !(net.local[from].0 as usize..net.local[from].1 as usize).contains(&lanes.start);
-                if remote && self.fan[to].0 > 1 {
-                    // The fan goes with its first destination.
-                    let (width, first) = (usize::from(self.fan[to].0), self.fan[to].1);
-                    if first {
-                        let time = |k: usize| rem[pair + k] as f32 * net.inv[lanes.start + k];
-                        let total: f32 = (0..width).map(time).sum();
-                        if total > 0.0 {
-                            self.push(lanes.start, width as u16, 0, total);
-                        }
-                    }
+                if rem[pair] > 0 {
+                    self.cut_pair(net, net.lanes(pair), rem[pair], share, quantum);
+                }
+            }
+        }
+        if fans.is_some() {
+            self.cut_fans(net, rem);
+        }
+    }
+
+    /// A chunk for each rank and each group of another node that it has something for.
+    fn cut_fans(&mut self, net: &Net, rem: &[u64]) {
+        let (n, groups) = (net.ranks, self.firsts.len());
+        for shift in 0..groups {
+            for from in 0..n {
+                let own = usize::from(self.group[from]);
+                let group = if own + shift < groups {
+                    own + shift
+                } else {
+                    own + shift - groups
+                };
+                let (to, width) = self.firsts[group];
+                let first = net.first[from * n + to as usize] as usize;
+                if net.is_local(from, first) || usize::from(self.group[from]) == group {
                     continue;
                 }
-                if rem[pair] == 0 {
-                    continue;
+                let at = from * n + to as usize;
+                let times = rem[at..at + usize::from(width)].iter().zip(&net.inv[first..]);
+                let total: f32 = times.map(|(&rem, inv)| rem as f32 * inv).sum();
+                if total > 0.0 {
+                    self.push(first, width, 0, total);
                 }
-                self.cut_pair(net, lanes, rem[pair], share, quantum);
             }
         }
     }
@@ -198,8 +225,16 @@ impl Pack {
 
     /// The first round in which all resources of a chunk are free; they are free no longer.
     fn place(&mut self, net: &Net, chunk: usize) -> u16 {
+        // Most chunks need few rows; clearing room for the widest fan would cost more than the search.
+        match self.chunks[chunk].width {
+            0..=4 => self.place_in::<16>(net, chunk),
+            _ => self.place_in::<80>(net, chunk),
+        }
+    }
+
+    fn place_in<const ROWS: usize>(&mut self, net: &Net, chunk: usize) -> u16 {
         let Piece { lane, width, .. } = self.chunks[chunk];
-        let mut rows = [0u32; 80];
+        let mut rows = [0u32; ROWS];
         let mut count = 0;
         let mut begin = 0u16;
         let mut need = |r: u16| {

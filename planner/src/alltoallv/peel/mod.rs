@@ -13,7 +13,7 @@ mod volumes;
 
 use super::demand::Demand;
 use super::maths::to16;
-use super::net::{Net, UNLIMITED};
+use super::net::{Net, UNLIMITED, WORD};
 use super::plan::Plan;
 
 /// How much work a step may do.
@@ -66,9 +66,6 @@ impl Effort {
     }
 }
 
-/// Bit rows of resources: which ones a lane uses, which ones are taken.
-const WORD: usize = 64;
-
 /// The state of a plan under way.
 #[derive(Clone, Debug)]
 pub(super) struct Peel {
@@ -106,8 +103,12 @@ pub(super) struct Peel {
     /// Lanes of each resource.
     user_start: Vec<u32>,
     users: Vec<u32>,
-    /// Resources of each lane as bits, where all fit one word.
+    /// Resources of each lane as bits, where all fit one word and carry one lane each, or any number.
     masks: Vec<u64>,
+    /// Sending ports as bits, in that case.
+    senders: u64,
+    /// The heaviest lane of each resource, free or not, in that case.
+    heaviest: Vec<f32>,
     taken: Vec<u64>,
     in_use: Vec<u16>,
     limit: Vec<u16>,
@@ -129,6 +130,9 @@ pub(super) struct Peel {
     busiest: f32,
     steps: usize,
 }
+
+/// Sweeps of the path plan before the first step.
+const INITIAL_SWEEPS: usize = 12;
 
 /// Ranks up to which a plan may be peeled at all.
 const PEEL_MOST: usize = 256;
@@ -172,7 +176,7 @@ impl Peel {
         let limit: Vec<u16> = (0..resources)
             .map(|r| if net.port[r] { 1 } else { net.slots[r] })
             .collect();
-        let small = resources <= WORD;
+        let small = resources <= WORD && limit.iter().all(|&limit| limit == 1 || limit == UNLIMITED);
         let mask = |lane: usize| {
             let uses = net.uses(lane).iter().filter(|&&r| limit[usize::from(r)] != UNLIMITED);
             uses.fold(0u64, |mask, &r| mask | 1 << r)
@@ -184,6 +188,9 @@ impl Peel {
         };
         let mut is_egress = vec![false; resources];
         (0..n).for_each(|rank| is_egress[egress(rank) as usize] = true);
+        let senders = (0..resources)
+            .filter(|&r| small && is_egress[r])
+            .fold(0, |bits, r| bits | 1 << r);
         Self {
             effort: Effort::FULL,
             rem: vec![0; n * n],
@@ -206,6 +213,8 @@ impl Peel {
             user_start,
             users,
             masks,
+            senders,
+            heaviest: vec![0.0; resources],
             taken: vec![0; resources.div_ceil(WORD)],
             in_use: vec![0; resources],
             limit,
@@ -248,7 +257,7 @@ impl Peel {
             self.one_path_each(net);
         } else {
             self.reload(net);
-            for _ in 0..12 {
+            for _ in 0..INITIAL_SWEEPS {
                 self.sweep_all(net);
             }
         }

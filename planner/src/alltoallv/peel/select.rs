@@ -165,6 +165,10 @@ impl Peel {
     /// Adds a lane to the selection.
     pub(super) fn take(&mut self, net: &Net, lane: usize) {
         self.selection.push(lane as u32);
+        if let Some(mask) = self.masks.get(lane) {
+            self.taken[0] |= mask;
+            return;
+        }
         for &r in net.uses(lane) {
             let r = usize::from(r);
             if self.limit[r] == UNLIMITED {
@@ -183,6 +187,10 @@ impl Peel {
     pub(super) fn drop(&mut self, net: &Net, lane: u32) {
         if let Some(at) = self.selection.iter().rposition(|&l| l == lane) {
             self.selection.swap_remove(at);
+        }
+        if let Some(mask) = self.masks.get(lane as usize) {
+            self.taken[0] &= !mask;
+            return;
         }
         for &r in net.uses(lane as usize) {
             let r = usize::from(r);
@@ -219,6 +227,9 @@ impl Peel {
     pub(super) fn release(&mut self) {
         self.selection.clear();
         self.taken.fill(0);
+        if !self.masks.is_empty() {
+            return;
+        }
         self.in_use.fill(0);
         self.shut_in.fill(0);
         self.shut_out.fill(0);

@@ -2,7 +2,7 @@
 //!
 //! It keeps a selection feasible and maximal. Start at [`Peel::exchange`].
 
-use super::{NOBODY, Peel};
+use super::{NOBODY, Peel, WORD};
 use crate::alltoallv::net::Net;
 
 /// Fewest parts in a whole by which the sum of weights must rise.
@@ -18,6 +18,10 @@ impl Peel {
             self.take(net, self.best[at] as usize);
         }
         let mut total: f32 = self.selection.iter().map(|&l| self.weight[l as usize]).sum();
+        if !self.masks.is_empty() {
+            self.exchange_small(net, total);
+            return;
+        }
         if net.ranks <= SMALL {
             for lane in 0..net.len() {
                 if self.weight[lane] > 0.0 {
@@ -147,5 +151,95 @@ impl Peel {
             }
             None => 0.0,
         }
+    }
+
+    /// The same where resources are bits of one word: nothing changes before it is known to be better.
+    fn exchange_small(&mut self, net: &Net, mut total: f32) {
+        self.owner.fill(NOBODY);
+        for at in 0..self.selection.len() {
+            self.own(net, self.selection[at]);
+        }
+        self.heaviest.fill(0.0);
+        for (lane, &weight) in self.weight.iter().enumerate() {
+            let most = &mut self.heaviest[usize::from(net.uses(lane)[0])];
+            *most = if weight > *most { weight } else { *most };
+        }
+        for lane in 0..net.len() {
+            if self.weight[lane] > 0.0 {
+                total = self.try_small(net, lane, total);
+            }
+        }
+    }
+
+    fn own(&mut self, net: &Net, lane: u32) {
+        for &r in net.uses(lane as usize) {
+            self.owner[usize::from(r)] = lane;
+        }
+    }
+
+    fn try_small(&mut self, net: &Net, lane: usize, total: f32) -> f32 {
+        let (weight, mask) = (self.weight[lane], self.masks[lane]);
+        let mut against = [0u32; WORD];
+        let (mut count, mut lost, mut freed) = (0, 0.0, 0u64);
+        let mut meets = self.taken[0] & mask;
+        while meets != 0 {
+            let out = self.owner[meets.trailing_zeros() as usize];
+            if out == lane as u32 {
+                return total;
+            }
+            let theirs = self.masks[out as usize];
+            meets &= !theirs;
+            freed |= theirs;
+            lost += self.weight[out as usize];
+            against[count] = out;
+            count += 1;
+        }
+        if lost > 2.0 * weight {
+            return total;
+        }
+        let mut taken = self.taken[0] & !freed | mask;
+        // No more than the heaviest lane of each sender that would be idle can come back.
+        let mut idle = self.senders & !taken;
+        let mut hope = 0.0;
+        let mut look = idle;
+        while look != 0 {
+            hope += self.heaviest[look.trailing_zeros() as usize];
+            look &= look - 1;
+        }
+        let mut sum = total - lost + weight;
+        if sum + hope <= total * GAIN {
+            return total;
+        }
+        let mut refill = [0u32; WORD];
+        let mut refilled = 0;
+        while idle != 0 {
+            let resource = idle.trailing_zeros() as usize;
+            idle &= idle - 1;
+            let users = self.user_start[resource] as usize..self.user_start[resource + 1] as usize;
+            let (mut best, mut most) = (NOBODY, 0.0);
+            for &user in &self.users[users] {
+                let weight = self.weight[user as usize];
+                if weight > most && taken & self.masks[user as usize] == 0 {
+                    (best, most) = (user, weight);
+                }
+            }
+            if best != NOBODY {
+                taken |= self.masks[best as usize];
+                sum += most;
+                refill[refilled] = best;
+                refilled += 1;
+            }
+        }
+        if sum <= total * GAIN {
+            return total;
+        }
+        for &out in &against[..count] {
+            self.drop(net, out);
+        }
+        for &new in [lane as u32].iter().chain(&refill[..refilled]) {
+            self.take(net, new as usize);
+            self.own(net, new);
+        }
+        sum
     }
 }

@@ -82,6 +82,8 @@ pub fn compile(
         .cpp(true)
         .cpp_link_stdlib(None)
         .warnings(false)
+        // Finding out whose compiler it is provokes messages (zig's wrapper) that mean nothing to whoever builds.
+        .cargo_warnings(false)
         .cargo_metadata(true);
     let tool = build
         .try_get_compiler()

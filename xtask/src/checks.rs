@@ -5,19 +5,22 @@ use std::ffi::OsString;
 use crate::failure::Done;
 use crate::setup::{self, Ready, Wish};
 use crate::steps::{Steps, cargo};
+use crate::{dist, tutorials};
 
 /// Set-up, format, lints, documentation, tests.
 pub fn test() -> Done {
     let nextest = has_nextest();
-    let mut steps = Steps::new(if nextest { 6 } else { 5 }).leaving_last_word();
+    let mut steps = Steps::new(if nextest { 7 } else { 6 }).leaving_last_word();
     let ready = steps.step("set up the CUDA compiler", || setup::run(Wish::default()))?;
     lints(&mut steps, &ready)?;
+    steps.step("the quick parts of the tutorials", || tutorials::run(&ready, true))?;
     tests(&mut steps, &ready, nextest)
 }
 
-/// The same with both toolkits at once, the long tests, and a build that must do without nvcc.
+/// The same with both toolkits at once, the long tests, a build that must do without nvcc, a crate that depends on this one,
+/// the tutorials, and the source bundle.
 pub fn more() -> Done {
-    let mut steps = Steps::new(7).leaving_last_word();
+    let mut steps = Steps::new(10).leaving_last_word();
     let wish = Wish {
         distribution: true,
         cuda13: true,
@@ -27,6 +30,9 @@ pub fn more() -> Done {
     without.env("TOPOFORGE_NVCC", "none");
     steps.command(without)?;
     lints(&mut steps, &ready)?;
+    steps.step("examples/dependent", || tutorials::dependent(&ready))?;
+    steps.step("the tutorials", || tutorials::run(&ready, false))?;
+    steps.step("the source bundle, without a network", dist::prove_bundle)?;
     // Documentation first and as it is: its ignored programs are not meant to compile.
     let mut documentation = cargo(&["test", "--workspace", "--doc", "--no-fail-fast"]);
     ready.hand_to(&mut documentation);

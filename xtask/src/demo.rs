@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::failure::{Done, Failure};
 use crate::setup::{self, Ready, Wish};
-use crate::steps::{Steps, capture, cargo, workspace};
+use crate::steps::{Steps, built, capture, cargo, text_of, workspace};
 
 /// Sets up, builds the release binary, lists the families, proves all, tunes one.
 pub fn run() -> Done {
@@ -43,7 +43,6 @@ fn topoforge(binary: &PathBuf) -> Command {
     command
 }
 
-/// Builds, and takes the binary's place from cargo's own messages: the target folder may be anywhere.
 fn build(ready: &Ready) -> Done<PathBuf> {
     let mut command = cargo(&[
         "build",
@@ -56,32 +55,11 @@ fn build(ready: &Ready) -> Done<PathBuf> {
         "json-render-diagnostics",
     ]);
     ready.hand_to(&mut command);
-    let messages = capture(&mut command, true)?;
-    messages
-        .lines()
-        .filter_map(|line| text_of(line, "executable"))
-        .next_back()
-        .map(PathBuf::from)
-        .ok_or_else(|| Failure::new("cargo built no binary `topoforge`"))
+    built(&capture(&mut command, true)?)
 }
 
 fn best_device(answer: &str) -> Option<String> {
     text_of(answer, "best")
-}
-
-/// The text value of `"key"` in a JSON document in which that key stands once. Numbers and null give `None`.
-fn text_of(json: &str, key: &str) -> Option<String> {
-    let after = json.split_once(&format!("\"{key}\""))?.1;
-    let value = after.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?;
-    let mut text = String::new();
-    let mut chars = value.chars();
-    loop {
-        match chars.next()? {
-            '"' => return Some(text),
-            '\\' => text.push(chars.next()?),
-            other => text.push(other),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -7,9 +7,11 @@ mod a2a;
 mod calibration;
 mod checks;
 mod demo;
+mod dist;
 mod failure;
 mod setup;
 mod steps;
+mod tutorials;
 
 use std::process::ExitCode;
 
@@ -26,6 +28,12 @@ cargo xtask <task>
   check-more    test, then with both toolkits, the long tests, and a build without nvcc
   a2a-gap       gaps of AlltoAllv plans to proved optima and lower bounds (builds a solver, about two minutes)
   a2a-sweep     AlltoAllv plans against what others would do: the tables of docs/alltoallv.md (some minutes)
+  tutorials     run the commands of the tutorials in docs/
+    --quick       only those that need no build
+  dependent     build and run examples/dependent, a crate that brings its own descriptors
+  dist          make the one-file programs for clusters and the source bundle in target/dist
+    --only ARCH   x86_64 or aarch64 only
+    --no-source   no source bundle
   calibration   fit the cost model on published figures and print its errors
   help          this text
 
@@ -45,6 +53,10 @@ fn main() -> ExitCode {
             ready.print();
             Ok(())
         }),
+        ["tutorials"] => setup::run(setup::Wish::default()).and_then(|ready| tutorials::run(&ready, false)),
+        ["tutorials", "--quick"] => setup::run(setup::Wish::default()).and_then(|ready| tutorials::run(&ready, true)),
+        ["dependent"] => setup::run(setup::Wish::default()).and_then(|ready| tutorials::dependent(&ready)),
+        ["dist", flags @ ..] => dist::Plan::parse(flags).and_then(|plan| dist::run(&plan)),
         ["demo"] => demo::run(),
         ["test"] => checks::test(),
         ["check-more"] => checks::more(),

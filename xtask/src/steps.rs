@@ -2,6 +2,7 @@
 //!
 //! The last step of a task is left the last word, so that what a test runner prints at its end stays at the end.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -14,10 +15,14 @@ pub fn workspace() -> PathBuf {
     here.parent().unwrap_or(here).to_owned()
 }
 
+/// A program of Rust's tools: what the variable names, else its usual name.
+pub fn program(variable: &str, name: &str) -> OsString {
+    std::env::var_os(variable).unwrap_or_else(|| name.into())
+}
+
 /// A cargo command in the workspace, by the cargo that runs this task.
 pub fn cargo(args: &[&str]) -> Command {
-    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(program);
+    let mut command = Command::new(program("CARGO", "cargo"));
     command.args(args).current_dir(workspace());
     command
 }
@@ -102,7 +107,33 @@ pub fn capture(command: &mut Command, loud: bool) -> Done<String> {
     )))
 }
 
-fn shown(command: &Command) -> String {
+/// The text value of `"key"` in a JSON document in which that key stands once. Numbers and null give `None`.
+pub fn text_of(json: &str, key: &str) -> Option<String> {
+    let after = json.split_once(&format!("\"{key}\""))?.1;
+    let value = after.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?;
+    let mut text = String::new();
+    let mut chars = value.chars();
+    loop {
+        match chars.next()? {
+            '"' => return Some(text),
+            '\\' => text.push(chars.next()?),
+            other => text.push(other),
+        }
+    }
+}
+
+/// The program that a cargo command built, from its messages in JSON: the target folder may be anywhere.
+pub fn built(messages: &str) -> Done<PathBuf> {
+    messages
+        .lines()
+        .filter_map(|line| text_of(line, "executable"))
+        .next_back()
+        .map(PathBuf::from)
+        .ok_or_else(|| Failure::new("cargo built no binary `topoforge`"))
+}
+
+/// The command as one line.
+pub fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let mut words = vec![program.file_name().unwrap_or(program.as_os_str()).to_string_lossy()];
     words.extend(command.get_args().map(|arg| arg.to_string_lossy()));

@@ -75,7 +75,7 @@ pub enum Command {
 /// `topoforge plan`
 #[derive(Debug, clap::Args)]
 pub struct PlanArgs {
-    /// A compiled family's name, or a descriptor file
+    /// A compiled family's name, or a descriptor file; with --check also all
     #[arg(value_name = "FAMILY|FILE.ron")]
     pub target: String,
     /// Rank at this payload, e.g. 5KiB; without it, each size class at its own
@@ -99,6 +99,13 @@ pub struct PlanArgs {
     /// Which schedule to draw [default: the best one for the payload, or for the largest payloads]
     #[arg(long, value_name = "SCHEDULE")]
     pub draw: Option<String>,
+    /// Print the CUDA text that the family is compiled from: all of it, or a variant's or kernel's
+    #[arg(long, value_name = "VARIANT|HASH", num_args = 0..=1, default_missing_value = "all")]
+    #[arg(conflicts_with_all = ["payload", "partials", "budget", "shortlist", "svg", "dot", "draw"])]
+    pub show_cuda: Option<String>,
+    /// Compare what the family is lowered to now with what this binary holds, hash by hash
+    #[arg(long, conflicts_with_all = ["show_cuda", "payload", "partials", "budget", "shortlist", "svg", "dot", "draw"])]
+    pub check: bool,
 }
 
 /// `topoforge simulate`

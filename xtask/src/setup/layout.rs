@@ -64,12 +64,16 @@ pub fn programs_run(tree: &Path) -> Done {
         for file in fs::read_dir(&folder).map_err(io("reading", &folder))?.flatten() {
             let path = file.path();
             if path.is_file() && path.extension().is_none_or(|end| end != "profile") {
-                fs::set_permissions(&path, fs::Permissions::from_mode(0o755))
-                    .map_err(io("changing the mode of", &path))?;
+                program_runs(&path)?;
             }
         }
     }
     Ok(())
+}
+
+/// The same for one program.
+pub fn program_runs(file: &Path) -> Done {
+    fs::set_permissions(file, fs::Permissions::from_mode(0o755)).map_err(io("changing the mode of", file))
 }
 
 /// Keeps the licence texts of the packages beside what came out of them.
@@ -92,7 +96,7 @@ pub fn licences(wheels: &Path, tree: &Path) -> Done {
 
 /// Writes down which files the tree was made of.
 pub fn note(tree: &Path, fetched: &[(String, String)]) -> Done {
-    let mut text = String::from("Fetched and laid out by `cargo xtask setup`; delete this folder to fetch again.\n");
+    let mut text = String::from("Fetched and laid out by `cargo xtask`; delete this folder to fetch again.\n");
     for (name, digest) in fetched {
         text.push_str(&format!("{digest}  {name}\n"));
     }

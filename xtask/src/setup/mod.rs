@@ -7,10 +7,10 @@
 mod apt;
 mod cuda13;
 mod distribution;
-mod layout;
+pub mod layout;
 mod pins;
 mod sources;
-mod wheels;
+pub mod wheels;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -75,6 +75,11 @@ impl Ready {
         }
     }
 
+    /// Names every wanted architecture that no compiler has, with the reason.
+    pub fn left_out(&self) -> Vec<String> {
+        self.plan.left_out.iter().map(|left| left.reason.clone()).collect()
+    }
+
     /// Says on standard output what there is.
     pub fn print(&self) {
         for toolkit in &self.toolkits {
@@ -101,6 +106,11 @@ impl Ready {
             );
         }
     }
+}
+
+/// Where fetched tools lie.
+pub fn folder() -> PathBuf {
+    toolkit_dir(&Env::from_process())
 }
 
 /// Where fetched toolkits lie.
@@ -165,10 +175,16 @@ pub fn run(wish: Wish) -> Done<Ready> {
 }
 
 fn refuse_offline() -> Done {
+    forbidden("a CUDA compiler").map_err(|failure| {
+        failure.todo("or name an nvcc with TOPOFORGE_NVCC, or build without kernels: TOPOFORGE_NVCC=none")
+    })
+}
+
+/// Refuses to fetch where the environment forbids it.
+pub fn forbidden(what: &str) -> Done {
     if std::env::var("CARGO_NET_OFFLINE").is_ok_and(|value| value == "true") {
         return Err(
-            Failure::new("a CUDA compiler has to be fetched, and CARGO_NET_OFFLINE forbids it")
-                .todo("unset it, name an nvcc with TOPOFORGE_NVCC, or build without kernels: TOPOFORGE_NVCC=none"),
+            Failure::new(format!("{what} has to be fetched, and CARGO_NET_OFFLINE forbids it")).todo("unset it"),
         );
     }
     Ok(())
@@ -210,15 +226,14 @@ fn names(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// One toolkit, laid out in a temporary folder.
-struct Fetched {
+/// Fetched tools, laid out in a temporary folder.
+pub struct Fetched {
     /// The finished tree, inside the temporary folder.
-    tree: PathBuf,
+    pub tree: PathBuf,
     /// Its name in the toolkit folder, as `cuda-11.8`.
-    name: String,
+    pub name: String,
 }
 
-/// Runs a fetch in a folder of its own and moves the result into place in one step.
 /// A build script that found no nvcc does not watch for one that comes later: make cargo run it again.
 fn wake_build_script() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../build.rs");
@@ -229,24 +244,32 @@ fn wake_build_script() {
 }
 
 fn fetch(folder: &Path, how: fn(&Path) -> Done<Fetched>) -> Done {
+    fetch_into(folder, "bin/nvcc", |temporary| {
+        let fetched = how(temporary)?;
+        layout::prove(&fetched.tree, temporary)?;
+        Ok(fetched)
+    })?;
+    wake_build_script();
+    Ok(())
+}
+
+/// Runs a fetch in a folder of its own below `folder` and moves the result into place in one step. `main` is a file of it
+/// that is there when it is whole.
+pub fn fetch_into(folder: &Path, main: &str, how: impl FnOnce(&Path) -> Done<Fetched>) -> Done {
     sweep(folder);
     let temporary = folder.join(format!(".fetch-{}", std::process::id()));
     fs::create_dir_all(&temporary).map_err(io("making", &temporary))?;
     let start = Instant::now();
     let result = how(&temporary).and_then(|fetched| {
-        layout::prove(&fetched.tree, &temporary)?;
         let place = folder.join(&fetched.name);
         // Somebody else may have finished first; theirs is as good.
         match fs::rename(&fetched.tree, &place) {
-            Err(_) if place.join("bin/nvcc").is_file() => Ok(place),
-            other => other
-                .map(|()| place.clone())
-                .map_err(io("moving the toolkit to", &place)),
+            Err(_) if place.join(main).is_file() => Ok(place),
+            other => other.map(|()| place.clone()).map_err(io("moving the tools to", &place)),
         }
     });
     let _ = fs::remove_dir_all(&temporary);
     let place = result?;
-    wake_build_script();
     eprintln!(
         "    {} ready in {:.1} s",
         place.display(),

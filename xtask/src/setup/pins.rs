@@ -10,6 +10,22 @@ use crate::failure::{Done, Failure, io};
 
 const SHA256: &[(&str, &str)] = &[
     (
+        "ziglang-0.15.2-py3-none-manylinux_2_12_x86_64.manylinux2010_x86_64.musllinux_1_1_x86_64.whl",
+        "806316453d1ede7174ed3fefb8e5348154629089c3bb5fe812dfd0e172fac130",
+    ),
+    (
+        "ziglang-0.15.2-py3-none-manylinux_2_17_aarch64.manylinux2014_aarch64.musllinux_1_1_aarch64.whl",
+        "edc0aa60ec964a4cf462d40f68d7de242ddf37fd9a80f2afaee6397059463230",
+    ),
+    (
+        "cargo_zigbuild-0.22.3-py3-none-manylinux_2_5_x86_64.manylinux1_x86_64.whl",
+        "1684d9405a3c505f97a652dddcccf4cddf6e99e1520c93b694f22c4b061d3f73",
+    ),
+    (
+        "cargo_zigbuild-0.22.3-py3-none-manylinux_2_17_aarch64.manylinux2014_aarch64.whl",
+        "3ec32ef02a87bf4b836a043ebc70839ec63654c53f43ea16ef0d8eacef4f7f82",
+    ),
+    (
         "nvidia-cuda-toolkit_11.8.89~11.8.0-5~deb12u1_amd64.deb",
         "d1156026e704fe0368b6295db06224ed00a727966fb13454f34e3f3102db0457",
     ),

@@ -3,6 +3,7 @@
 //! Nothing here writes to stdout or decides what is correct or fast. Start at the verb.
 
 pub mod bench;
+pub mod cuda;
 pub mod doctor;
 pub mod floor;
 pub mod groups;

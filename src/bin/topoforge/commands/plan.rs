@@ -18,6 +18,12 @@ use topoforge::registry::{Partials, Registry};
 
 /// `topoforge plan`
 pub fn run(args: &PlanArgs, output: &mut Output) -> Result<Outcome, Failure> {
+    if args.check {
+        return super::cuda::check(&args.target, output);
+    }
+    if let Some(what) = &args.show_cuda {
+        return super::cuda::show(&args.target, what, output);
+    }
     drawings(args)?;
     let topology = target(&args.target)?;
     let width = match args.partials {

@@ -4,6 +4,7 @@
 //! the JSON's and part of format 1: add, never rename. Start at [`Output::emit`].
 
 pub mod chart;
+pub mod cuda;
 pub mod doctor;
 pub mod figures;
 pub mod floor;

@@ -33,7 +33,7 @@ struct TfHeader {
   tf_u32 *counters;    // one per column (packet), tile (flag) or block (pull): how often it was used
   tf_u32 *abort;       // sticky: not zero means that this communicator is dead
   TfControl *control;
-  tf_u64 bytes;        // payload; any even number
+  tf_u64 bytes;        // payload; a whole number of elements
   tf_u32 columns;      // 16-byte vectors a chunk, rounded up
   tf_u32 stride;       // columns that a slot region has room for
   tf_u32 rank;         // for the status word only

@@ -146,6 +146,23 @@ TF_FN tf_u32 tf_add_2xf16(tf_u32 a, tf_u32 b) {
 TF_FN float tf_f32_of_f16(tf_u32 bits) { return __half2float(__ushort_as_half(static_cast<unsigned short>(bits))); }
 TF_FN tf_u32 tf_f16_of_f32(float x) { return __half_as_ushort(__float2half_rn(x)); }
 TF_FN float tf_add_f32(float a, float b) { return __fadd_rn(a, b); }
+// bf16 where there are instructions for it; what they give is what numerics.cuh works out without them, bit for bit.
+#if __CUDA_ARCH__ >= 800
+#define TF_ROUNDS_BF16
+TF_FN tf_u32 tf_round_2xbf16(float low, float high) {
+  tf_u32 r;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  return r;
+}
+#endif
+#if __CUDA_ARCH__ >= 900
+#define TF_ADDS_BF16
+TF_FN tf_u32 tf_add_2xbf16(tf_u32 a, tf_u32 b) {
+  tf_u32 r;
+  asm("add.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+  return r;
+}
+#endif
 TF_FN tf_u32 tf_bits_of_f32(float x) { return __float_as_uint(x); }
 TF_FN float tf_f32_of_bits(tf_u32 b) { return __uint_as_float(b); }
 #endif

@@ -8,15 +8,10 @@
 // A tile is as many columns as the block has threads; its counter belongs to the tile, so the number of blocks may
 // change from call to call but the number of threads is fixed when scratch is made. Flags compare by age, not equality.
 #pragma once
-#include "deadline.cuh"
-#include "payload.cuh"
+#include "columns.cuh"
 
 #define TF_FLAG_BYTES 32ull
 
-template <int PLANES>
-TF_FN tf_u8 *tf_flag_slot(tf_u8 *region, const TfHeader &h, tf_u32 column, tf_u32 counter, tf_u32 plane) {
-  return region + 16ull * (static_cast<tf_u64>((counter & 1u) * PLANES + plane) * h.stride + column);
-}
 // Flags lie behind both buffers, a sector each.
 template <int PLANES>
 TF_FN tf_u32 *tf_flag_word(tf_u8 *region, const TfHeader &h, tf_u32 tile) {
@@ -28,13 +23,13 @@ TF_FN void tf_flag_put(const TfThread &t, const TfHeader &h, tf_u8 *region, tf_u
   TfVec w[V::VECTORS];
   tf_pack(value, w);
   TF_UNROLL
-  for (int i = 0; i < V::VECTORS; i++) tf_store_weak(t, tf_flag_slot<PLANES>(region, h, column, counter, i), w[i]);
+  for (int i = 0; i < V::VECTORS; i++) tf_store_weak(t, tf_column_slot<PLANES>(region, h, column, counter, i), w[i]);
 }
 template <int PLANES, typename V>
 TF_FN void tf_flag_read(const TfThread &t, const TfHeader &h, tf_u8 *region, tf_u32 column, tf_u32 counter, V &value) {
   TfVec w[V::VECTORS];
   TF_UNROLL
-  for (int i = 0; i < V::VECTORS; i++) w[i] = tf_load_weak(t, tf_flag_slot<PLANES>(region, h, column, counter, i));
+  for (int i = 0; i < V::VECTORS; i++) w[i] = tf_load_weak(t, tf_column_slot<PLANES>(region, h, column, counter, i));
   tf_unpack(w, value);
 }
 

@@ -5,23 +5,7 @@
 // gather polls this rank's own memory until both words carry the counter; orders nothing else.
 // The two buffers alternate with the counter. Why a slot may be written again is in docs/architecture.md (slot reuse).
 #pragma once
-#include "deadline.cuh"
-#include "payload.cuh"
-
-// How often the column was used; tf_next of it is this use. It belongs to the column, both ends keep it, only the column's
-// thread touches it.
-TF_FN tf_u32 tf_packet_begin(const TfThread &t, const TfHeader &h, tf_u32 column) {
-  return tf_load_own_u32(t, h.counters + column);
-}
-TF_FN void tf_packet_end(const TfThread &t, const TfHeader &h, tf_u32 column, tf_u32 counter) {
-  tf_store_own_u32(t, h.counters + column, counter);
-}
-
-// Planes of 16-byte packets, so that neighbouring columns lie side by side: [buffer][plane][column].
-template <int PLANES>
-TF_FN tf_u8 *tf_packet_slot(tf_u8 *region, const TfHeader &h, tf_u32 column, tf_u32 counter, tf_u32 plane) {
-  return region + 16ull * (static_cast<tf_u64>((counter & 1u) * PLANES + plane) * h.stride + column);
-}
+#include "columns.cuh"
 
 template <int PLANES, typename V>
 TF_FN void tf_packet_put(const TfThread &t, const TfHeader &h, tf_u8 *region, tf_u32 column, tf_u32 counter, const V &value) {
@@ -30,8 +14,8 @@ TF_FN void tf_packet_put(const TfThread &t, const TfHeader &h, tf_u8 *region, tf
   const tf_u64 tag = static_cast<tf_u64>(counter) << 32;
   TF_UNROLL
   for (int i = 0; i < V::VECTORS; i++) {
-    tf_store_relaxed_2x64(t, tf_packet_slot<PLANES>(region, h, column, counter, 2 * i), tag | w[i].x, tag | w[i].y);
-    tf_store_relaxed_2x64(t, tf_packet_slot<PLANES>(region, h, column, counter, 2 * i + 1), tag | w[i].z, tag | w[i].w);
+    tf_store_relaxed_2x64(t, tf_column_slot<PLANES>(region, h, column, counter, 2 * i), tag | w[i].x, tag | w[i].y);
+    tf_store_relaxed_2x64(t, tf_column_slot<PLANES>(region, h, column, counter, 2 * i + 1), tag | w[i].z, tag | w[i].w);
   }
 }
 
@@ -50,8 +34,8 @@ TF_FN bool tf_packet_gather(const TfThread &t, const TfHeader &h, tf_u8 *const *
       for (int k = 0; k < N; k++) {
         TF_UNROLL
         for (int i = 0; i < V::VECTORS; i++) {
-          tf_load_relaxed_2x64(t, tf_packet_slot<PLANES>(regions[k], h, column, counter, 2 * i), a[k][i][0], a[k][i][1]);
-          tf_load_relaxed_2x64(t, tf_packet_slot<PLANES>(regions[k], h, column, counter, 2 * i + 1), a[k][i][2], a[k][i][3]);
+          tf_load_relaxed_2x64(t, tf_column_slot<PLANES>(regions[k], h, column, counter, 2 * i), a[k][i][0], a[k][i][1]);
+          tf_load_relaxed_2x64(t, tf_column_slot<PLANES>(regions[k], h, column, counter, 2 * i + 1), a[k][i][2], a[k][i][3]);
         }
       }
       TF_UNROLL

@@ -32,17 +32,9 @@ TF_FN bool tf_pull_meet(const TfThread &t, const TfHeader &h, tf_u8 *const *port
   }
   return !tf_barrier_any(t, failed);
 }
-TF_COLD TfF16 tf_pull_read_cut(TfThread t, const tf_u8 *input, tf_u64 at, tf_u64 bytes) {
-  tf_u32 w[4] = {0, 0, 0, 0};
-  for (tf_u32 i = 0; i < 8; i++)
-    if (at + 2 * i + 2 <= bytes) w[i / 2] |= tf_load_weak_u16(t, input + at + 2 * i) << (16 * (i & 1));
-  TfF16 r;
-  r.v = tf_vec(w[0], w[1], w[2], w[3]);
-  return r;
-}
-TF_FN TfF16 tf_pull_read(const TfThread &t, const TfHeader &h, const tf_u8 *input, tf_u64 at) {
-  if (at + 16 > h.bytes) return tf_pull_read_cut(t, input, at, h.bytes);
-  TfF16 r;
-  r.v = tf_load_weak(t, input + at);
+template <typename E>
+TF_FN E tf_pull_read(const TfThread &t, const TfHeader &h, const tf_u8 *input, tf_u64 at) {
+  E r;
+  r.v = at + 16 > h.bytes ? tf_cut<true>(t, input, at, h.bytes) : tf_load_weak(t, input + at);
   return r;
 }

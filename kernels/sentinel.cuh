@@ -1,32 +1,18 @@
-// Protocol `sentinel` (Lamport): the payload is its own signal. A word of all ones, which is a NaN in f16 and f32, means
-// "not yet"; everything else is data. Bytes cross once; no fence, no barrier.
+// Protocol `sentinel` (Lamport): the payload is its own signal. A word of all ones, which is a NaN in f16, bf16 and f32,
+// means "not yet"; everything else is data. Bytes cross once; no fence, no barrier.
 //
 // put    relaxed, system scope, after turning a word of all ones into the NaN 0x7fff... (only that word).
 // gather polls every 32-bit word of this rank's own slots, then writes "not yet" back in the same thread.
 // The two buffers alternate with the counter; between a slot's reset and its next put lie a whole call and a grid's end.
 // Bit-exact for everything but that NaN's payload: only for f16, bf16 and f32 values, never for opaque bytes.
 #pragma once
-#include "deadline.cuh"
-#include "payload.cuh"
+#include "columns.cuh"
 
 #define TF_NOT_YET 0xffffffffu
 
-// How often the column was used; tf_next of it is this use.
-TF_FN tf_u32 tf_sentinel_begin(const TfThread &t, const TfHeader &h, tf_u32 column) {
-  return tf_load_own_u32(t, h.counters + column);
-}
-TF_FN void tf_sentinel_end(const TfThread &t, const TfHeader &h, tf_u32 column, tf_u32 counter) {
-  tf_store_own_u32(t, h.counters + column, counter);
-}
-
-// [buffer][plane][column]
-template <int PLANES>
-TF_FN tf_u8 *tf_sentinel_slot(tf_u8 *region, const TfHeader &h, tf_u32 column, tf_u32 counter, tf_u32 plane) {
-  return region + 16ull * (static_cast<tf_u64>((counter & 1u) * PLANES + plane) * h.stride + column);
-}
-
-TF_FN tf_u32 tf_sentinel_word(const TfF16 &, tf_u32 w) { return w == TF_NOT_YET ? 0x7fff7fffu : w; }
-TF_FN tf_u32 tf_sentinel_word(const TfF32 &, tf_u32 w) { return w == TF_NOT_YET ? 0x7fffffffu : w; }
+// A word of all ones is two NaNs of 16-bit elements or one f32 NaN; V::SPARE is one too.
+template <typename V>
+TF_FN tf_u32 tf_sentinel_word(tf_u32 w) { return w == TF_NOT_YET ? static_cast<tf_u32>(V::SPARE) : w; }
 
 template <int PLANES, typename V>
 TF_FN void tf_sentinel_put(const TfThread &t, const TfHeader &h, tf_u8 *region, tf_u32 column, tf_u32 counter, const V &value) {
@@ -34,9 +20,9 @@ TF_FN void tf_sentinel_put(const TfThread &t, const TfHeader &h, tf_u8 *region, 
   tf_pack(value, w);
   TF_UNROLL
   for (int i = 0; i < V::VECTORS; i++) {
-    const TfVec safe = tf_vec(tf_sentinel_word(value, w[i].x), tf_sentinel_word(value, w[i].y),
-                              tf_sentinel_word(value, w[i].z), tf_sentinel_word(value, w[i].w));
-    tf_store_relaxed_4x32(t, tf_sentinel_slot<PLANES>(region, h, column, counter, i), safe);
+    const TfVec safe = tf_vec(tf_sentinel_word<V>(w[i].x), tf_sentinel_word<V>(w[i].y),
+                              tf_sentinel_word<V>(w[i].z), tf_sentinel_word<V>(w[i].w));
+    tf_store_relaxed_4x32(t, tf_column_slot<PLANES>(region, h, column, counter, i), safe);
   }
 }
 
@@ -54,7 +40,7 @@ TF_FN bool tf_sentinel_gather(const TfThread &t, const TfHeader &h, tf_u8 *const
       for (int k = 0; k < N; k++) {
         TF_UNROLL
         for (int i = 0; i < V::VECTORS; i++)
-          w[k][i] = tf_load_relaxed_4x32(t, tf_sentinel_slot<PLANES>(regions[k], h, column, counter, i));
+          w[k][i] = tf_load_relaxed_4x32(t, tf_column_slot<PLANES>(regions[k], h, column, counter, i));
       }
       TF_UNROLL
       for (int k = N - 1; k >= 0; k--) {
@@ -73,7 +59,7 @@ TF_FN bool tf_sentinel_gather(const TfThread &t, const TfHeader &h, tf_u8 *const
   for (int k = 0; k < N; k++) {
     TF_UNROLL
     for (int i = 0; i < V::VECTORS; i++)
-      tf_store_own(t, tf_sentinel_slot<PLANES>(regions[k], h, column, counter, i),
+      tf_store_own(t, tf_column_slot<PLANES>(regions[k], h, column, counter, i),
                    tf_vec(TF_NOT_YET, TF_NOT_YET, TF_NOT_YET, TF_NOT_YET));
     tf_unpack(w[k], values[k]);
   }

@@ -1,6 +1,6 @@
 // Kernels that measure and check collectives but are none: mixing node, copy node, start gate, delay, conversions, load, soak.
 // tf_mix holds the same function as src/qualify/mix.rs: change both together.
-#include "arch.cuh"
+#include "numerics.cuh"
 
 static __device__ tf_u32 tf_scramble(tf_u32 h) {
   h ^= h >> 16;
@@ -10,24 +10,50 @@ static __device__ tf_u32 tf_scramble(tf_u32 h) {
   return h ^ (h >> 16);
 }
 
-static __constant__ unsigned short tf_specials[16] = {0x0000, 0x8000, 0x0001, 0x8001, 0x03ff, 0x83ff, 0x7bff, 0xfbff,
-                                                      0x7c00, 0xfc00, 0x7e00, 0x7fff, 0x0400, 0x8400, 0x3c00, 0xbc00};
+// Both zeros, subnormals, the ends of the range, infinities, a NaN and the reserved pattern.
+template <int EXPONENT, int FRACTION>
+static __device__ tf_u32 tf_special(tf_u32 index) {
+  const tf_u32 sign = 1u << (EXPONENT + FRACTION), infinity = ((1u << EXPONENT) - 1) << FRACTION;
+  const tf_u32 minus = (index & 1u) ? sign : 0u;
+  switch (index >> 1) {
+    case 0: return minus;
+    case 1: return minus | 1u;
+    case 2: return minus | ((1u << FRACTION) - 1);
+    case 3: return minus | (infinity - 1);
+    case 4: return minus | infinity;
+    case 5: return (index & 1u) ? sign - 1 : infinity | (1u << (FRACTION - 1));
+    case 6: return minus | (1u << FRACTION);
+    default: return minus | (((1u << (EXPONENT - 1)) - 1) << FRACTION);
+  }
+}
 
-// input[i] from output[i]; count elements; the two buffers may be one.
-extern "C" __global__ void tf_mix(unsigned short *input, const unsigned short *output, tf_u32 count, tf_u32 rank, tf_u32 call,
-                                  tf_u32 seed, tf_u32 specials, tf_u32 flags) {
-  tf_enter_grid(flags);
+template <typename U, int EXPONENT, int FRACTION>
+static __device__ void tf_mix(U *input, const U *output, tf_u32 count, tf_u32 rank, tf_u32 call, tf_u32 seed, tf_u32 specials) {
+  const tf_u32 sign = 1u << (EXPONENT + FRACTION), infinity = ((1u << EXPONENT) - 1) << FRACTION;
+  const tf_u32 least = ((1u << (EXPONENT - 1)) - 1 - 5) << FRACTION;  // 2^-5
   const tf_u32 who = rank * 0x85ebca77u + call * 0xc2b2ae3du;
   for (tf_u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
     tf_u32 bits = output[i];
-    if ((bits & 0x7fffu) > 0x7c00u) bits = 0x7fffu;
+    if ((bits & (sign - 1)) > infinity) bits = sign - 1;
     const tf_u32 hash = tf_scramble(tf_scramble(tf_scramble(seed ^ (i * 0x9e3779b1u)) ^ who) ^ (bits * 0x27d4eb2fu));
+    const tf_u32 fraction = (FRACTION > 10 ? tf_scramble(hash ^ 0x5bd1e995u) : hash) & ((1u << FRACTION) - 1);
     if (specials && ((hash >> 17) & 0x7fu) == 0)
-      input[i] = tf_specials[(hash >> 13) & 0xfu];
+      input[i] = static_cast<U>(tf_special<EXPONENT, FRACTION>((hash >> 13) & 0xfu));
     else
-      input[i] = static_cast<unsigned short>(((hash >> 31) << 15) | ((10u + ((hash >> 10) & 7u)) << 10) | (hash & 0x3ffu));
+      input[i] = static_cast<U>((hash >> 31) * sign | (least + (((hash >> 10) & 7u) << FRACTION)) | fraction);
   }
 }
+
+// input[i] from output[i]; count elements; the two buffers may be one.
+#define TF_MIX(name, U, exponent, fraction) \
+  extern "C" __global__ void name(U *input, const U *output, tf_u32 count, tf_u32 rank, tf_u32 call, tf_u32 seed, \
+                                  tf_u32 specials, tf_u32 flags) { \
+    tf_enter_grid(flags); \
+    tf_mix<U, exponent, fraction>(input, output, count, rank, call, seed, specials); \
+  }
+TF_MIX(tf_mix_f16, unsigned short, 5, 10)
+TF_MIX(tf_mix_bf16, unsigned short, 8, 7)
+TF_MIX(tf_mix_f32, unsigned int, 8, 23)
 
 // The dependent copy node of the floor: 16-byte vectors.
 extern "C" __global__ void tf_copy(const uint4 *input, uint4 *output, tf_u32 vectors, tf_u32 flags) {
@@ -56,9 +82,17 @@ extern "C" __global__ void tf_widen_f16(const unsigned short *input, float *outp
   for (tf_u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x)
     output[i] = tf_f32_of_f16(input[i]);
 }
-extern "C" __global__ void tf_narrow_f32(const float *input, unsigned short *output, tf_u32 count) {
+extern "C" __global__ void tf_widen_bf16(const unsigned short *input, float *output, tf_u32 count) {
+  for (tf_u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x)
+    output[i] = tf_f32_of_bf16(input[i]);
+}
+extern "C" __global__ void tf_narrow_f16(const float *input, unsigned short *output, tf_u32 count) {
   for (tf_u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x)
     output[i] = static_cast<unsigned short>(tf_f16_of_f32(input[i]));
+}
+extern "C" __global__ void tf_narrow_bf16(const float *input, unsigned short *output, tf_u32 count) {
+  for (tf_u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x)
+    output[i] = static_cast<unsigned short>(tf_bf16_of_f32(input[i]));
 }
 
 // A node that does nothing: what a launch costs.

@@ -53,9 +53,33 @@ impl Element {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Partials {
     /// The element type itself.
-    F16,
-    /// IEEE binary32; the result is rounded to the element type once.
+    Element,
+    /// IEEE binary32; the result is rounded to the element type once. For f32 elements the same as `Element`.
     F32,
+}
+
+impl Partials {
+    /// [`Partials::Element`] by the name that it has for f16 elements.
+    pub const F16: Self = Self::Element;
+
+    /// The type that the policy means for an element type.
+    pub const fn sums(self, element: Element) -> Element {
+        match self {
+            Self::Element => element,
+            Self::F32 => Element::F32,
+        }
+    }
+
+    /// The policy that rounds sums of `element` to a type of this name, e.g. `f16` or `f32` for f16; `element` is the
+    /// element type whatever it is.
+    pub fn for_element(element: Element, name: &str) -> Option<Self> {
+        match Element::from_name(name) {
+            Some(sums) if sums == element => Some(Self::Element),
+            Some(Element::F32) => Some(Self::F32),
+            Some(_) => None,
+            None => Self::from_name(name),
+        }
+    }
 }
 
 macro_rules! names {
@@ -87,7 +111,7 @@ names! {
     Protocol { Packet = "packet", Sentinel = "sentinel", Flag = "flag", Pull = "pull" }
     Memory { Peer = "peer", Host = "host" }
     Element { F16 = "f16", Bf16 = "bf16", F32 = "f32" }
-    Partials { F16 = "f16", F32 = "f32" }
+    Partials { Element = "element", F32 = "f32" }
 }
 
 /// A compiled kernel for the host executor: one thread of a block, entered on a fiber.
@@ -149,7 +173,8 @@ pub struct RankPorts {
 /// A schedule in a protocol with a partials policy: what a route can be served by.
 #[derive(Debug)]
 pub struct Variant {
-    /// `schedule/protocol/partials`, with `@host` where slots are staged through host memory. Unique in its family.
+    /// `schedule/protocol/partials`; the last part begins with the element where that is not f16, as in `bf16-f32`, and
+    /// `@host` ends it where slots are staged through host memory. Unique in its family.
     pub name: &'static str,
     /// Name of the schedule.
     pub schedule: &'static str,
@@ -219,6 +244,8 @@ pub struct Family {
 pub struct BuildInfo {
     /// `topoforge` version that planned and lowered.
     pub version: &'static str,
+    /// Element types whose kernels are inside.
+    pub elements: &'static [Element],
     /// Compute capabilities with machine code inside, e.g. 70.
     pub archs: &'static [u32],
     /// Compute capability of the PTX, a last resort.
@@ -320,6 +347,26 @@ macro_rules! image {
 mod tests {
     use super::*;
     use crate::driver::nccl::NcclType;
+
+    #[test]
+    fn a_policy_is_read_by_the_type_that_it_means() {
+        let read = Partials::for_element;
+        assert_eq!(read(Element::F16, "f16"), Some(Partials::Element));
+        assert_eq!(read(Element::Bf16, "bf16"), Some(Partials::Element));
+        assert_eq!(read(Element::Bf16, "f32"), Some(Partials::F32));
+        assert_eq!(read(Element::F32, "f32"), Some(Partials::Element));
+        for element in Element::ALL {
+            assert_eq!(read(*element, "element"), Some(Partials::Element));
+        }
+        for (element, name) in [
+            (Element::F32, "f16"),
+            (Element::Bf16, "f16"),
+            (Element::F16, "bf16"),
+            (Element::F16, "f8"),
+        ] {
+            assert_eq!(read(element, name), None, "{element} {name}");
+        }
+    }
 
     #[test]
     fn elements_have_sizes_names_and_nccl_types_of_their_own() {

@@ -111,7 +111,16 @@ fn slips_on_the_command_line_are_explained() {
     misused(&["qualify", "--device", "gpu"], &["host, cuda or cuda:0,1"]);
     misused(&["qualify", "--device", "cuda:0,0"], &["--virtual"]);
     misused(&["qualify", "--device", "cuda:"], &["no GPU number"]);
-    misused(&["tune", "--partials", "bf16"], &["f16 or f32"]);
+    misused(&["tune", "--partials", "bf16"], &["sums of f16 elements", "f16 or f32"]);
+    misused(
+        &["tune", "--dtype", "f32", "--partials", "f16"],
+        &["sums of f32 elements", "write f32"],
+    );
+    misused(&["bench", "--dtype", "f8"], &["f16, bf16 or f32"]);
+    misused(
+        &["tune", "--dtype", "f32", "--payloads", "1030"],
+        &["1030 bytes", "4-byte f32 elements"],
+    );
     misused(
         &["tune", "--device", "host", "--comparator", "none,pull"],
         &["stands alone"],

@@ -7,7 +7,7 @@ use fake::{Fake, Wrong, leak, left_fold, variant};
 use topoforge::device::{Comparator, DeviceError, Fault, Geometry, NcclSetting};
 use topoforge::qualify::reference::BadExpression;
 use topoforge::qualify::{Outcome, QualifyPlan, Reason, controls, qualify, qualify_comparator};
-use topoforge::registry::{Partials, Variant};
+use topoforge::registry::{Element, Partials, Variant};
 
 const F16: &[Partials] = &[Partials::F16];
 const F32: &[Partials] = &[Partials::F32];
@@ -254,7 +254,7 @@ fn a_comparator_in_another_order_passes_and_a_broken_one_does_not() {
         let mut exec = Fake::new(8);
         let proof = qualify_comparator(
             &mut exec,
-            Comparator::Nccl(NcclSetting::AsFound, partials),
+            Comparator::Nccl(NcclSetting::AsFound, Element::F16, partials),
             &QualifyPlan::quick(),
         );
         assert!(proof.is_ok_and(|p| p.words > 10_000));
@@ -267,7 +267,7 @@ fn a_comparator_in_another_order_passes_and_a_broken_one_does_not() {
             exec.nccl = Some(wrong);
             let refusal = qualify_comparator(
                 &mut exec,
-                Comparator::Nccl(NcclSetting::AsFound, partials),
+                Comparator::Nccl(NcclSetting::AsFound, Element::F16, partials),
                 &QualifyPlan::quick(),
             );
             let reason = refusal.map_err(|r| r.reason);
@@ -287,7 +287,7 @@ fn a_comparator_in_another_order_passes_and_a_broken_one_does_not() {
         });
         let refusal = qualify_comparator(
             &mut exec,
-            Comparator::Nccl(NcclSetting::AsFound, partials),
+            Comparator::Nccl(NcclSetting::AsFound, Element::F16, partials),
             &QualifyPlan::quick(),
         );
         let reason = refusal.map_err(|r| r.reason);
@@ -309,7 +309,7 @@ fn a_comparator_in_another_order_passes_and_a_broken_one_does_not() {
     exec.has_nccl = false;
     let refusal = qualify_comparator(
         &mut exec,
-        Comparator::Nccl(NcclSetting::AsFound, Partials::F16),
+        Comparator::Nccl(NcclSetting::AsFound, Element::F16, Partials::F16),
         &QualifyPlan::quick(),
     );
     assert!(matches!(

@@ -261,7 +261,7 @@ fn requests_that_cannot_be_met_are_errors() {
     assert!(
         error
             .to_string()
-            .contains("narrow has no compiled variants with f32 partials"),
+            .contains("narrow has no compiled variants of f16 elements with f32 partials"),
         "{error}"
     );
 }

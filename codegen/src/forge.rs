@@ -6,6 +6,7 @@
 use crate::descriptors::{Descriptor, FolderError};
 use crate::env::{self, Env};
 use crate::jobs::Jobs;
+use crate::lower::Element;
 use crate::manifest::{self, FamilyEntry, KernelEntry, Manifest};
 use crate::select::{self, Selection};
 use crate::toolkit::{
@@ -28,6 +29,7 @@ use std::{fmt, io};
 #[derive(Clone, Debug)]
 pub struct Forge {
     topologies: String,
+    elements: Vec<Element>,
     host: bool,
     require_cuda: bool,
     tools: bool,
@@ -42,10 +44,11 @@ impl Default for Forge {
 }
 
 impl Forge {
-    /// Descriptors from `topologies/`, kernels for the host executor too, `nvcc` wanted but not required.
+    /// Descriptors from `topologies/`, kernels for f16, for the host executor too, `nvcc` wanted but not required.
     pub fn new() -> Self {
         Self {
             topologies: "topologies".into(),
+            elements: vec![Element::F16],
             host: true,
             require_cuda: false,
             tools: false,
@@ -58,6 +61,15 @@ impl Forge {
     #[must_use]
     pub fn topologies(mut self, folder: impl Into<String>) -> Self {
         self.topologies = folder.into();
+        self
+    }
+
+    /// The element types that kernels are compiled for, each on its own: with two, about twice as many kernels.
+    #[must_use]
+    pub fn elements(mut self, elements: &[Element]) -> Self {
+        self.elements = elements.to_vec();
+        self.elements.sort_unstable();
+        self.elements.dedup();
         self
     }
 
@@ -107,19 +119,24 @@ impl Forge {
         let mut kernels: BTreeMap<String, KernelEntry> = BTreeMap::new();
         for descriptor in &read.good {
             let file = &descriptor.file;
-            let selection = select::select(&descriptor.topology);
+            let selection = select::select(&descriptor.topology, &self.elements);
             for kernel in selection.kernels.values() {
                 kernels.entry(kernel.hash.clone()).or_insert_with(|| KernelEntry {
                     kernel: kernel.clone(),
                     images: Vec::new(),
                 });
             }
-            if selection.variants.is_empty() {
+            if selection.variants.is_empty() && !self.elements.is_empty() {
                 let why = selection.dropped.join("; ");
                 let why = if why.is_empty() { "no schedule serves it" } else { &why };
                 println!("cargo::warning={file}: the family has no variants: {why}");
             }
             families.push(family(descriptor, selection));
+        }
+        if self.elements.is_empty() {
+            println!(
+                "cargo::warning=no element type is asked for (features f16, bf16, f32): the registry will hold no kernels"
+            );
         }
         families.sort_by(|a, b| a.name.cmp(&b.name));
         let mut kernels: Vec<KernelEntry> = kernels.into_values().collect();
@@ -169,6 +186,7 @@ impl Forge {
             version: env!("CARGO_PKG_VERSION").into(),
             topologies: self.topologies.clone(),
             host: self.host,
+            elements: self.elements.clone(),
             archs,
             ptx,
             left_out,

@@ -13,6 +13,7 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("numerics.cuh", include_str!("../../kernels/numerics.cuh")),
     ("payload.cuh", include_str!("../../kernels/payload.cuh")),
     ("deadline.cuh", include_str!("../../kernels/deadline.cuh")),
+    ("columns.cuh", include_str!("../../kernels/columns.cuh")),
     ("packet.cuh", include_str!("../../kernels/packet.cuh")),
     ("sentinel.cuh", include_str!("../../kernels/sentinel.cuh")),
     ("flag.cuh", include_str!("../../kernels/flag.cuh")),

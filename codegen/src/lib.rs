@@ -17,3 +17,4 @@ pub mod select;
 pub mod toolkit;
 
 pub use forge::{Forge, ForgeError};
+pub use lower::Element;

@@ -3,13 +3,13 @@
 //! RON on disk, next to the fatbins it names. It holds no machine's paths, so that equal builds give equal manifests.
 //! Start at [`Manifest`].
 
-use crate::lower::{KernelText, Partials, Protocol, RankPorts};
+use crate::lower::{Element, KernelText, Partials, Protocol, RankPorts};
 use crate::toolkit::sha256;
 use serde::{Deserialize, Serialize};
 use std::{fmt, fs, io, path::Path};
 
 /// The format that this version writes and reads.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// File name in `OUT_DIR`.
 pub const FILE: &str = "topoforge-manifest.ron";
@@ -25,6 +25,8 @@ pub struct Manifest {
     pub topologies: String,
     /// Whether kernels were compiled for the host executor.
     pub host: bool,
+    /// Element types that were asked for.
+    pub elements: Vec<Element>,
     /// Compute capabilities with machine code.
     pub archs: Vec<u32>,
     /// Compute capability of the PTX.
@@ -81,7 +83,8 @@ pub fn family_hash(descriptor: &str, variants: &[VariantEntry]) -> String {
 /// One variant of a family.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VariantEntry {
-    /// `schedule/protocol/partials`, `@host` where staged.
+    /// `schedule/protocol/partials`, the last part with the element ahead (`bf16-f32`) where that is not f16, and
+    /// `@host` where staged.
     pub name: String,
     /// Name of the schedule.
     pub schedule: String,
@@ -89,6 +92,8 @@ pub struct VariantEntry {
     pub protocol: Protocol,
     /// Slots in mapped host memory.
     pub staged: bool,
+    /// Type of inputs and outputs.
+    pub element: Element,
     /// Policies whose bits it gives.
     pub partials: Vec<Partials>,
     /// Hash of its kernel.

@@ -4,15 +4,16 @@
 //! It plans through the planner and lowers; it compiles nothing. Start at [`select`].
 
 use crate::headers;
-use crate::lower::{Lowered, Partials, Protocol, lower};
+use crate::lower::{Element, Lowered, Partials, Protocol, lower};
 use crate::manifest::VariantEntry;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use topoforge_planner::schedule::{
     EdgePolicy, Plan, PlanOptions, Schedule, Verified, family_options, family_policy, plan,
 };
 use topoforge_planner::topology::Topology;
 
-/// Distinct kernels a family may have: the first place of every size class, partials policy and protocol, and then some.
+/// Distinct kernels a family may have for one element type: the first place of every size class, partials policy and
+/// protocol, and then some.
 pub const MAX_KERNELS: usize = 16;
 
 /// Largest class bound in which packets, which double the bytes, are listed beside sentinels.
@@ -31,10 +32,11 @@ pub struct Selection {
     pub dropped: Vec<String>,
 }
 
-/// The planner's options for a partials policy.
+/// The planner's options for a partials policy. Plans know the ratio of the two widths and no types: f32 elements are
+/// planned as f16 with f16 partials are.
 fn options(topology: &Topology, partials: Partials) -> PlanOptions {
     let width = match partials {
-        Partials::F16 => 2,
+        Partials::Element => 2,
         Partials::F32 => 4,
     };
     family_options(topology, width)
@@ -46,19 +48,31 @@ struct Wanted<'p> {
     bound: u64,
     schedule: &'p Verified<Schedule>,
     protocol: Protocol,
+    element: Element,
     partials: Partials,
     baseline: bool,
 }
 
-/// Everything that a family compiles.
-pub fn select(topology: &Topology) -> Selection {
-    let plans: Vec<(Partials, Plan)> = [Partials::F16, Partials::F32]
+/// Everything that a family compiles for these element types, one after the other.
+pub fn select(topology: &Topology, elements: &[Element]) -> Selection {
+    let plans: Vec<(Partials, Plan)> = [Partials::Element, Partials::F32]
         .into_iter()
+        .filter(|p| elements.iter().any(|e| e.policies().contains(p)))
         .map(|p| (p, plan(topology, &options(topology, p))))
         .collect();
+    let mut selection = Selection::default();
+    for element in elements {
+        select_element(topology, *element, &plans, &mut selection);
+    }
+    // Baselines last, the rest in the order of the best place.
+    selection.variants.sort_by_key(|v| v.classes.is_empty());
+    selection
+}
+
+fn select_element(topology: &Topology, element: Element, plans: &[(Partials, Plan)], selection: &mut Selection) {
     let staged = family_policy(topology) == EdgePolicy::Host;
     let mut wanted = Vec::new();
-    for (partials, plan) in &plans {
+    for (partials, plan) in plans.iter().filter(|(p, _)| element.policies().contains(p)) {
         for class in &plan.classes {
             let bound = class.spec.most_bytes;
             for (baseline, list) in [(false, &class.shortlist), (true, &class.baseline)] {
@@ -72,6 +86,7 @@ pub fn select(topology: &Topology) -> Selection {
                             bound,
                             schedule: &ranked.schedule,
                             protocol,
+                            element,
                             partials: *partials,
                             baseline,
                         });
@@ -82,23 +97,29 @@ pub fn select(topology: &Topology) -> Selection {
     }
     // Best places first, so that the budget drops what every class ranks low; the sort is stable.
     wanted.sort_by_key(|w| w.position);
-    let mut selection = Selection::default();
+    let mut budget = Budget::default();
     let mut lowered: BTreeMap<(String, Protocol, Partials), Option<Lowered>> = BTreeMap::new();
     for w in wanted {
         let key = (w.schedule.name.clone(), w.protocol, w.partials);
         let entry = lowered.entry(key).or_insert_with(|| {
-            lower(w.schedule, w.protocol, w.partials, &headers::digest(w.protocol.name()))
-                .map_err(|e| selection.dropped.push(e.to_string()))
-                .ok()
+            lower(
+                w.schedule,
+                w.protocol,
+                element,
+                w.partials,
+                &headers::digest(w.protocol.name()),
+            )
+            .map_err(|e| selection.dropped.push(e.to_string()))
+            .ok()
         });
         if let Some(lowered) = entry {
-            add(&mut selection, &w, lowered, staged);
+            add(selection, &mut budget, &w, lowered, staged);
         }
     }
-    // Baselines last, the rest in the order of the best place.
-    selection.variants.sort_by_key(|v| v.classes.is_empty());
-    selection
 }
+
+/// Kernels of one element type so far.
+type Budget = BTreeSet<String>;
 
 fn protocols(schedule: &Schedule, bound: u64, staged: bool) -> Vec<Protocol> {
     [Protocol::Sentinel, Protocol::Packet, Protocol::Flag, Protocol::Pull]
@@ -114,34 +135,36 @@ fn protocols(schedule: &Schedule, bound: u64, staged: bool) -> Vec<Protocol> {
         .collect()
 }
 
-fn add(selection: &mut Selection, w: &Wanted<'_>, lowered: &Lowered, staged: bool) {
-    // A kernel that serves both policies is compiled once, from the f16 plan.
-    let partials = if lowered.serves_both_partials {
-        if w.partials == Partials::F32
-            && selection
-                .variants
-                .iter()
-                .any(|v| v.schedule == w.schedule.name && v.protocol == w.protocol)
-        {
-            return mark(selection, w, Partials::F16);
-        }
-        vec![Partials::F16, Partials::F32]
+/// `schedule/protocol/partials`; the last part begins with the element where that is not f16.
+fn name(w: &Wanted<'_>, both: bool, staged: bool) -> String {
+    let policy = if both { "any" } else { w.partials.name(w.element) };
+    let element = match w.element {
+        Element::F16 => String::new(),
+        other => format!("{}-", other.name()),
+    };
+    let suffix = if staged { "@host" } else { "" };
+    format!("{}/{}/{element}{policy}{suffix}", w.schedule.name, w.protocol.name())
+}
+
+fn add(selection: &mut Selection, budget: &mut Budget, w: &Wanted<'_>, lowered: &Lowered, staged: bool) {
+    let both = lowered.serves_both_partials;
+    let name = name(w, both, staged);
+    // A kernel that serves both policies is compiled once, from the plan that comes first.
+    if selection.variants.iter().any(|v| v.name == name) {
+        return mark(selection, &name, w);
+    }
+    let partials = if both {
+        vec![Partials::Element, Partials::F32]
     } else {
         vec![w.partials]
     };
-    let suffix = if staged { "@host" } else { "" };
-    let policy = if partials.len() > 1 { "any" } else { w.partials.name() };
-    let name = format!("{}/{}/{policy}{suffix}", w.schedule.name, w.protocol.name());
-    if selection.variants.iter().any(|v| v.name == name) {
-        return mark(selection, w, w.partials);
-    }
-    let new = !selection.kernels.contains_key(&lowered.kernel.hash);
-    if new && selection.kernels.len() >= MAX_KERNELS {
+    if !budget.contains(&lowered.kernel.hash) && budget.len() >= MAX_KERNELS {
         selection
             .dropped
             .push(format!("{name}: over the budget of {MAX_KERNELS} kernels a family"));
         return;
     }
+    budget.insert(lowered.kernel.hash.clone());
     selection
         .kernels
         .entry(lowered.kernel.hash.clone())
@@ -151,6 +174,7 @@ fn add(selection: &mut Selection, w: &Wanted<'_>, lowered: &Lowered, staged: boo
         schedule: w.schedule.name.clone(),
         protocol: w.protocol,
         staged,
+        element: w.element,
         partials,
         kernel: lowered.kernel.hash.clone(),
         chunks: w.schedule.chunks,
@@ -164,9 +188,8 @@ fn add(selection: &mut Selection, w: &Wanted<'_>, lowered: &Lowered, staged: boo
 }
 
 /// Notes another size class of a variant that is already listed.
-fn mark(selection: &mut Selection, w: &Wanted<'_>, partials: Partials) {
-    let listed = (selection.variants.iter_mut())
-        .find(|v| v.schedule == w.schedule.name && v.protocol == w.protocol && v.partials.contains(&partials));
+fn mark(selection: &mut Selection, name: &str, w: &Wanted<'_>) {
+    let listed = selection.variants.iter_mut().find(|v| v.name == name);
     if let Some(variant) = listed
         && !w.baseline
         && !variant.classes.contains(&w.bound)

@@ -6,7 +6,7 @@ mod toolkit_fixture;
 use std::process::{Command, Output};
 use toolkit_fixture::compiling_nvcc;
 use topoforge_codegen::manifest::Manifest;
-use topoforge_codegen::{Forge, ForgeError};
+use topoforge_codegen::{Element, Forge, ForgeError};
 
 const PAIR: &str = "Topology(name: \"my-pair\", ranks: 2, links: [pair(0, 1, NvLink(lanes: 2))])";
 
@@ -17,7 +17,12 @@ fn build_script() -> Result<(), ForgeError> {
         return Ok(());
     }
     let asked = |name: &str| std::env::var_os(name).is_some();
+    let named = std::env::var("FORGE_ELEMENTS").unwrap_or_else(|_| "f16".into());
+    let elements: Vec<Element> = (Element::ALL.iter().copied())
+        .filter(|e| named.split(',').any(|n| n == e.name()))
+        .collect();
     let forge = Forge::new()
+        .elements(&elements)
         .host_executor(false)
         .require_cuda(asked("FORGE_REQUIRE_CUDA"));
     // As topoforge's own build script does, which alone takes descriptors from outside.
@@ -105,6 +110,23 @@ fn without_nvcc_there_is_a_registry_without_gpu_code_and_one_warning() {
 }
 
 #[test]
+fn a_build_holds_the_element_types_that_were_asked_for_and_no_other() {
+    let krate = Crate::new("elements", &[("my-pair.ron", PAIR)]);
+    let built = |named: &str| {
+        let output = krate.build(&[("FORGE_ELEMENTS", named)]);
+        assert!(output.status.success(), "{}", text(&output.stdout));
+        (krate.manifest(), text(&output.stdout))
+    };
+    let (both, _) = built("f32,bf16");
+    assert_eq!(both.elements, [Element::Bf16, Element::F32]);
+    let held = |e| both.families[0].variants.iter().any(|v| v.element == e);
+    assert!(held(Element::Bf16) && held(Element::F32) && !held(Element::F16));
+    let (none, said) = built("");
+    assert!(none.kernels.is_empty() && none.families[0].variants.is_empty());
+    assert!(said.contains("features f16, bf16, f32"), "{said}");
+}
+
+#[test]
 fn require_cuda_makes_a_missing_nvcc_an_error_with_the_way_out() {
     let krate = Crate::new("required", &[("my-pair.ron", PAIR)]);
     let output = krate.build(&[("FORGE_REQUIRE_CUDA", "1")]);
@@ -151,9 +173,9 @@ fn a_manifest_of_another_version_or_cut_is_refused() {
     let krate = Crate::new("versions", &[("my-pair.ron", PAIR)]);
     krate.build(&[]);
     let whole = std::fs::read_to_string(krate.out().join(topoforge_codegen::manifest::FILE)).unwrap();
-    let newer = whole.replacen("format: 1", "format: 2", 1);
+    let newer = whole.replacen("format: 2", "format: 3", 1);
     let refused = |text: &str| Manifest::parse(text).unwrap_err().to_string();
-    assert!(refused(&newer).contains("format 2"), "{}", refused(&newer));
+    assert!(refused(&newer).contains("format 3"), "{}", refused(&newer));
     assert!(refused(&whole[..whole.len() / 2]).contains("damaged"));
 }
 

@@ -1,6 +1,7 @@
 //! Lowering: deterministic text, shared programs, budget, and what may not come in.
 
 use std::path::Path;
+use topoforge_codegen::Element;
 use topoforge_codegen::select::{MAX_KERNELS, select};
 use topoforge_planner::topology::{Topology, parse_descriptor};
 
@@ -18,7 +19,7 @@ fn built_in() -> Vec<Topology> {
 #[test]
 fn same_descriptor_gives_the_same_text_byte_for_byte() {
     for topology in built_in() {
-        let (a, b) = (select(&topology), select(&topology));
+        let (a, b) = (select(&topology, Element::ALL), select(&topology, Element::ALL));
         assert_eq!(a.variants, b.variants, "{}", topology.name);
         assert_eq!(a.kernels, b.kernels, "{}", topology.name);
     }
@@ -29,14 +30,13 @@ fn families_keep_to_the_kernel_budget_and_share() {
     let mut all = std::collections::BTreeSet::new();
     let mut uses = 0;
     for topology in built_in() {
-        let selection = select(&topology);
-        assert!(!selection.variants.is_empty(), "{}", topology.name);
-        assert!(
-            selection.kernels.len() <= MAX_KERNELS,
-            "{}: {}",
-            topology.name,
-            selection.kernels.len()
-        );
+        let selection = select(&topology, Element::ALL);
+        for element in Element::ALL {
+            let of = selection.variants.iter().filter(|v| v.element == *element);
+            let own: std::collections::BTreeSet<_> = of.map(|v| v.kernel.clone()).collect();
+            let (name, count) = (&topology.name, own.len());
+            assert!((1..=MAX_KERNELS).contains(&count), "{name} {element:?}: {count}");
+        }
         uses += selection.kernels.len();
         all.extend(selection.kernels.into_keys());
     }
@@ -48,7 +48,7 @@ fn families_keep_to_the_kernel_budget_and_share() {
 fn ranks_with_the_same_part_share_a_program() {
     let (mut all, mut single) = (0, 0);
     for topology in built_in() {
-        for v in select(&topology).variants {
+        for v in select(&topology, &[Element::F16]).variants {
             let programs = v.ranks.iter().map(|r| r.program).max().unwrap_or(0) + 1;
             // Scatters over four ranks may see chunks in different orders; no grid needs a program a rank. Trees,
             // relays and unequal islands do: their ranks have different parts.
@@ -70,10 +70,48 @@ fn ranks_with_the_same_part_share_a_program() {
 }
 
 #[test]
+fn every_element_type_has_kernels_and_names_of_its_own() {
+    let topology = built_in().into_iter().find(|t| t.name == "pix-quad").unwrap();
+    let selection = select(&topology, Element::ALL);
+    let mut names: Vec<&str> = selection.variants.iter().map(|v| v.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), selection.variants.len(), "a name stands twice");
+    for v in &selection.variants {
+        let text = &selection.kernels[&v.kernel].text;
+        let (own, mark) = match v.element {
+            Element::F16 => ("TfF16", ""),
+            Element::Bf16 => ("TfBf16", "/bf16-"),
+            Element::F32 => ("TfF32x4", "/f32-"),
+        };
+        assert!(text.contains(own) && v.name.contains(mark), "{}: {text}", v.name);
+        for foreign in ["TfF16", "TfBf16", "TfF32x4"].iter().filter(|t| **t != own) {
+            assert!(!text.contains(foreign), "{}: {foreign} in {text}", v.name);
+        }
+        // f32 elements are their own partials: no wide sums, no rounding, half the bytes.
+        if v.element == Element::F32 {
+            assert!(!text.contains("tf_widen") && !text.contains("tf_round"), "{text}");
+            assert_eq!(v.partials.len(), 2, "{}", v.name);
+        }
+    }
+    // What serves f16 does not depend on what else is built.
+    let alone = select(&topology, &[Element::F16]);
+    let of_f16: Vec<_> = selection
+        .variants
+        .iter()
+        .filter(|v| v.element == Element::F16)
+        .collect();
+    assert_eq!(of_f16, alone.variants.iter().collect::<Vec<_>>());
+}
+
+#[test]
 fn pairs_of_any_link_class_share_all_their_kernels() {
     let kernels = |name: &str| {
         let topology = built_in().into_iter().find(|t| t.name == name).unwrap();
-        select(&topology).kernels.into_keys().collect::<Vec<_>>()
+        select(&topology, &[Element::F16])
+            .kernels
+            .into_keys()
+            .collect::<Vec<_>>()
     };
     assert_eq!(kernels("nvlink-pair"), kernels("pix-pair"));
     assert!(

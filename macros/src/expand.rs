@@ -6,7 +6,7 @@ use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote};
 use std::path::PathBuf;
 use syn::LitStr;
-use topoforge_codegen::lower::{Partials, Protocol, RankPorts};
+use topoforge_codegen::lower::{Element, Partials, Protocol, RankPorts};
 use topoforge_codegen::manifest::{FamilyEntry, KernelEntry, Manifest, VariantEntry};
 use topoforge_codegen::toolkit::sha256;
 
@@ -92,8 +92,10 @@ fn build_info(m: &Manifest) -> TokenStream {
         None => quote!(::core::option::Option::None),
     };
     let left_out = m.left_out.iter().map(|(arch, reason)| quote!((#arch, #reason)));
+    let elements = m.elements.iter().map(|e| element(*e));
     quote!(BuildInfo {
         version: #version,
+        elements: &[#(#elements),*],
         archs: &[#(#archs),*],
         ptx: #ptx,
         left_out: &[#(#left_out),*],
@@ -146,6 +148,14 @@ fn protocol(p: Protocol) -> TokenStream {
     }
 }
 
+fn element(e: Element) -> TokenStream {
+    match e {
+        Element::F16 => quote!(Element::F16),
+        Element::Bf16 => quote!(Element::Bf16),
+        Element::F32 => quote!(Element::F32),
+    }
+}
+
 fn family(f: &FamilyEntry) -> TokenStream {
     let (name, file, path, hash) = (&f.name, &f.file, &f.path, &f.hash);
     let descriptor = if std::path::Path::new(path).is_absolute() {
@@ -167,8 +177,9 @@ fn variant(v: &VariantEntry) -> TokenStream {
     } else {
         quote!(Memory::Peer)
     };
+    let element = element(v.element);
     let partials = v.partials.iter().map(|p| match p {
-        Partials::F16 => quote!(Partials::F16),
+        Partials::Element => quote!(Partials::Element),
         Partials::F32 => quote!(Partials::F32),
     });
     let ranks = v.ranks.iter().map(rank_ports);
@@ -178,7 +189,7 @@ fn variant(v: &VariantEntry) -> TokenStream {
         schedule: #schedule,
         protocol: #protocol,
         memory: #memory,
-        element: Element::F16,
+        element: #element,
         partials: &[#(#partials),*],
         kernel: &#kernel,
         chunks: #chunks,
@@ -211,6 +222,7 @@ mod tests {
             version: "0".into(),
             topologies: "topologies".into(),
             host: false,
+            elements: vec![],
             archs: vec![],
             ptx: None,
             left_out: vec![],

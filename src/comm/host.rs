@@ -10,7 +10,7 @@ use super::{CommError, Options, ReduceOp, Scalar};
 use crate::device::host::{HostExecutor, HostOptions};
 use crate::device::{Chain, DeviceError, Executor, Geometry, Mode, Preparation, Prepared};
 use crate::qualify::{QualifyPlan, qualify};
-use crate::registry::{Family, Protocol, Variant};
+use crate::registry::{Element, Family, Protocol, Variant};
 use crate::tune::CallShape;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -72,36 +72,39 @@ impl Drop for HostPart {
 
 const GEOMETRY: Geometry = Geometry::new(2, 32);
 
-/// Ranges for a family, one a size class, each the first variant of its shortlist that is proven here.
+/// Ranges for a family, one a size class of each element type, each the first variant of its shortlist that is proven here.
 fn choose(
     exec: &mut HostExecutor,
     family: &'static Family,
     options: &Options,
 ) -> Result<Vec<(Range, &'static Variant)>, CommError> {
-    let mut bounds: Vec<u64> = family.variants.iter().flat_map(|v| v.classes).copied().collect();
-    bounds.sort_unstable();
-    bounds.dedup();
     let mut refused = Vec::new();
     let mut chosen: Vec<(Range, &'static Variant)> = Vec::new();
-    for bound in bounds {
-        let listed = |v: &&'static Variant| {
-            v.classes.contains(&bound) && v.partials.contains(&options.partials) && v.protocol != Protocol::Pull
+    for element in Element::ALL {
+        let fits = |v: &&'static Variant| {
+            v.element == *element && v.partials.contains(&options.partials) && v.protocol != Protocol::Pull
         };
-        for variant in family.variants.iter().filter(listed) {
-            match qualify(exec, variant, &QualifyPlan::quick()) {
-                Ok(proof) => {
-                    let reason = format!("first on its shortlist, proven over {} words; not timed", proof.words);
-                    let range = Range {
-                        element: variant.element,
-                        up_to: bound,
-                        variant: Some(variant.name.into()),
-                        geometry: Some(GEOMETRY),
-                        reason,
-                    };
-                    chosen.push((range, variant));
-                    break;
+        let variants: Vec<&'static Variant> = family.variants.iter().filter(fits).collect();
+        let mut bounds: Vec<u64> = variants.iter().flat_map(|v| v.classes).copied().collect();
+        bounds.sort_unstable();
+        bounds.dedup();
+        for bound in bounds {
+            for variant in variants.iter().filter(|v| v.classes.contains(&bound)) {
+                match qualify(exec, variant, &QualifyPlan::quick()) {
+                    Ok(proof) => {
+                        let reason = format!("first on its shortlist, proven over {} words; not timed", proof.words);
+                        let range = Range {
+                            element: variant.element,
+                            up_to: bound,
+                            variant: Some(variant.name.into()),
+                            geometry: Some(GEOMETRY),
+                            reason,
+                        };
+                        chosen.push((range, variant));
+                        break;
+                    }
+                    Err(refusal) => refused.push(refusal.to_string()),
                 }
-                Err(refusal) => refused.push(refusal.to_string()),
             }
         }
     }

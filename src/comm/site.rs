@@ -100,15 +100,20 @@ impl Site {
         })
     }
 
-    /// What a route table measured here depends on.
+    /// What a route table for f16 measured here depends on.
     pub fn identity(&self, partials: Partials) -> Identity {
+        self.identity_of(Element::F16, partials)
+    }
+
+    /// What a route table for an element type measured here depends on.
+    pub fn identity_of(&self, element: Element, partials: Partials) -> Identity {
         Identity {
             kernel_set: self.kernel_set.clone(),
             driver: self.facts.driver.clone(),
             nccl: self.nccl.clone(),
             gpus: self.executor.device().names.clone(),
             layout: self.facts.layout,
-            element: Element::F16,
+            element,
             partials,
             family: self.family.name.into(),
             placement: self.placement.clone(),

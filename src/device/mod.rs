@@ -12,7 +12,7 @@ pub mod floor;
 pub mod host;
 pub mod soak;
 
-use crate::registry::{Partials, Variant};
+use crate::registry::{Element, Partials, Variant};
 use std::fmt;
 
 /// Blocks and threads of a launch, the same on every rank.
@@ -74,8 +74,9 @@ pub struct DeviceInfo {
 /// Something to compare with that is not one of our variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Comparator {
-    /// NCCL; with `F32` partials it gets f32 tensors and both conversions belong to the call.
-    Nccl(NcclSetting, Partials),
+    /// NCCL on elements of a type; with `F32` partials of others it gets f32 tensors and both conversions belong to the
+    /// call.
+    Nccl(NcclSetting, Element, Partials),
 }
 
 /// How NCCL is told to work. It reads its environment anew for every communicator, so several can stand side by side.
@@ -207,7 +208,7 @@ pub struct Chain<'a> {
     pub collective: Prepared,
     /// Same on all ranks.
     pub geometry: Geometry,
-    /// Payload a rank; even, at most the prepared maximum.
+    /// Payload a rank: a whole number of elements, at most the prepared maximum.
     pub bytes: u64,
     /// Dependent calls (of one replay).
     pub calls: u32,
@@ -223,6 +224,17 @@ pub struct Chain<'a> {
     pub skew: Option<(usize, u64)>,
     /// Output and input are the same buffer.
     pub in_place: bool,
+}
+
+/// # Errors
+/// [`DeviceError::Misuse`] for a payload that is no positive number of whole elements.
+pub(crate) fn whole(bytes: u64, element: Element) -> Result<(), DeviceError> {
+    let size = element.bytes() as u64;
+    if bytes > 0 && bytes.is_multiple_of(size) {
+        return Ok(());
+    }
+    let reason = format!("{bytes} bytes are no payload: give a positive multiple of {size}, the size of {element}");
+    Err(DeviceError::Misuse { reason })
 }
 
 /// `outputs[call][rank]`, replay after replay, each `bytes` long.

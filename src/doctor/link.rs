@@ -5,7 +5,7 @@
 
 use crate::device::{Chain, DeviceError, Executor, Fault, Geometry, Mode, Preparation, Prepared};
 use crate::qualify::{QualifyPlan, qualify};
-use crate::registry::{Memory, Partials, Protocol, Registry, Variant};
+use crate::registry::{Element, Memory, Partials, Protocol, Registry, Variant};
 use half::f16;
 
 /// Who acts on foreign memory.
@@ -64,7 +64,8 @@ impl<E: Executor> KernelLink<E> {
                 v.protocol == *protocol
                     && v.memory == Memory::Peer
                     && v.ranks.len() == 2
-                    && v.partials.contains(&Partials::F16)
+                    && v.element == Element::F16
+                    && v.partials.contains(&Partials::Element)
                     && (v.stages, v.chunks) <= (1, 1)
             };
             let all = registry.families().into_iter().flat_map(|f| f.variants);

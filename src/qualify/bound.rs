@@ -3,30 +3,32 @@
 //! For collectives that promise no order. It never says that a result is exact; where values leave the finite range it
 //! only says which class (finite, an infinity, NaN) some order could give. Start at [`ErrorBound::check`].
 //!
-//! With f16 inputs and at most 64 ranks the FP64 sums are exact: multiples of 2^-24 below 2^23 take 47 bits.
+//! With f16 inputs and at most 64 ranks the FP64 sums are exact: multiples of 2^-24 below 2^23 take 47 bits. With bf16 and
+//! f32 inputs they are not, so the bound has the FP64 sums' own error in it.
 
-use super::reference::decode;
-use crate::registry::Partials;
-use half::f16;
+use super::bits::{Bits, Format, decode, words};
+use crate::registry::{Element, Partials};
 use std::fmt;
 
-/// Beyond this an f16 rounds to infinity.
-const LIMIT: f64 = 65520.0;
-
-/// How far a sum over `ranks` f16 inputs may be off.
+/// How far a sum over `ranks` inputs may be off.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ErrorBound {
     ranks: usize,
+    element: Element,
     /// Rounding unit of the sums.
     unit: f64,
-    /// Whether a partial sum can overflow, not only the result.
-    narrow: bool,
+    /// From here on a partial sum is infinite.
+    sum_limit: f64,
+    /// Rounding unit of the output.
+    unit_out: f64,
+    /// Half the smallest output.
+    eta: f64,
+    /// From here on an output is infinite.
+    limit: f64,
 }
 
-/// Rounding unit of the f16 output.
-const UNIT_OUT: f64 = 1.0 / 2048.0;
-/// Half the smallest f16.
-const ETA: f64 = 1.0 / 33_554_432.0;
+/// Rounding unit of FP64, in which the sum to compare with is made.
+const UNIT_REFERENCE: f64 = 1.0 / (1_u64 << 53) as f64;
 
 /// A result that no order of sums gives.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,7 +36,7 @@ pub struct Outlier {
     /// The first such element.
     pub element: usize,
     /// What came, as bits.
-    pub got: u16,
+    pub got: Bits,
     /// What was allowed there.
     pub allowed: Allowed,
     /// How many such elements there are.
@@ -79,23 +81,24 @@ impl fmt::Display for Outlier {
         } = self;
         write!(
             f,
-            "element {element} is {} ({got:#06x}), allowed is {allowed}; {count} such elements",
-            f16::from_bits(*got)
+            "element {element} is {got}, allowed is {allowed}; {count} such elements"
         )
     }
 }
 
 impl ErrorBound {
-    /// For sums rounded to `partials` and results rounded to f16. With f16 sums `ranks` must be below 2049, which 64 is.
-    pub fn new(ranks: usize, partials: Partials) -> Self {
-        let unit = match partials {
-            Partials::F16 => 1.0 / 2048.0,
-            Partials::F32 => 1.0 / 16_777_216.0,
-        };
+    /// For sums of `element` inputs rounded as `partials` says and results rounded to `element`. At most 64 ranks: with
+    /// bf16 sums 257 and more would bound nothing.
+    pub fn new(ranks: usize, element: Element, partials: Partials) -> Self {
+        let (sums, out) = (Format::of(partials.sums(element)), Format::of(element));
         Self {
             ranks,
-            unit,
-            narrow: partials == Partials::F16,
+            element,
+            unit: sums.unit(),
+            sum_limit: sums.limit(),
+            unit_out: out.unit(),
+            eta: out.smallest_half(),
+            limit: out.limit(),
         }
     }
 
@@ -106,12 +109,12 @@ impl ErrorBound {
     }
 
     /// What some order of sums gives for these inputs, one a rank.
-    pub fn allowed(&self, inputs: impl IntoIterator<Item = f16>) -> Allowed {
+    pub fn allowed<T: Into<f64>>(&self, inputs: impl IntoIterator<Item = T>) -> Allowed {
         let (mut plus, mut minus, mut nan) = (false, false, false);
         let (mut up, mut down) = (0.0_f64, 0.0_f64);
         let (mut ups, mut downs) = (0, 0);
         for value in inputs {
-            let v = value.to_f64();
+            let v: f64 = value.into();
             match v {
                 _ if v.is_nan() => nan = true,
                 f64::INFINITY => plus = true,
@@ -131,11 +134,11 @@ impl ErrorBound {
         }
         let (sum, total) = (up - down, up + down);
         // How far the sum can be off before it is rounded to the output.
-        let before = self.gamma(self.ranks) * total;
-        let off = before * (1.0 + UNIT_OUT) + UNIT_OUT * sum.abs() + self.ranks as f64 * ETA;
+        let before = (self.gamma(self.ranks) + self.ranks as f64 * UNIT_REFERENCE) * total;
+        let off = before * (1.0 + self.unit_out) + self.unit_out * sum.abs() + self.ranks as f64 * self.eta;
         // The largest partial sum of one sign: rounding is monotonic, so no order does better than without the other
-        // sign's values. f32 partials of f16 inputs never overflow.
-        let reach = |side: f64, count| self.narrow && side * (1.0 + self.gamma(count)) >= LIMIT;
+        // sign's values. f32 partials of f16 inputs never come near.
+        let reach = |side: f64, count| side * (1.0 + self.gamma(count)) >= self.sum_limit;
         let (over, under) = (reach(up, ups), reach(down, downs));
         if plus || minus {
             // One infinity wins unless the other one can arise on the way.
@@ -147,29 +150,32 @@ impl ErrorBound {
             };
         }
         Allowed {
-            finite: (sum.abs() - before < LIMIT).then_some((sum, off)),
-            plus: over || sum + before >= LIMIT,
-            minus: under || before - sum >= LIMIT,
+            finite: (sum.abs() - before < self.limit).then_some((sum, off)),
+            plus: over || sum + before >= self.limit,
+            minus: under || before - sum >= self.limit,
             nan: over && under,
         }
     }
 
-    /// Checks a whole output against all ranks' inputs, little-endian f16 of one length.
+    /// Checks a whole output against all ranks' inputs, little-endian elements of one length.
     ///
     /// # Errors
     /// The first element that no order of sums gives, and how many there are. A different length counts as such.
     pub fn check(&self, inputs: &[Vec<u8>], output: &[u8]) -> Result<(), Outlier> {
-        let inputs: Vec<Vec<f16>> = inputs.iter().map(|b| decode(b)).collect();
-        let output = decode(output);
+        let inputs: Vec<Vec<f32>> = inputs.iter().map(|b| decode(self.element, b)).collect();
         let mut first: Option<Outlier> = None;
         let mut count = 0;
-        for (element, got) in output.iter().enumerate() {
-            let allowed = self.allowed(inputs.iter().map(|r| r.get(element).copied().unwrap_or(f16::NAN)));
-            if !allowed.contains(*got) {
+        for (element, bits) in words(self.element, output).enumerate() {
+            let got = Bits {
+                element: self.element,
+                bits,
+            };
+            let allowed = self.allowed(inputs.iter().map(|r| r.get(element).copied().unwrap_or(f32::NAN)));
+            if !allowed.contains(got.value()) {
                 count += 1;
                 first.get_or_insert(Outlier {
                     element,
-                    got: got.to_bits(),
+                    got,
                     allowed,
                     count,
                 });
@@ -184,8 +190,8 @@ impl ErrorBound {
 
 impl Allowed {
     /// Whether this result is among them.
-    pub fn contains(&self, got: f16) -> bool {
-        let v = got.to_f64();
+    pub fn contains(&self, got: impl Into<f64>) -> bool {
+        let v: f64 = got.into();
         if v.is_nan() {
             self.nan
         } else if v.is_infinite() {

@@ -1,7 +1,9 @@
 //! One chain of a plan, in words that a person can repeat.
 
+use super::mix::Mixing;
 use super::patterns::Pattern;
 use crate::device::{Geometry, Mode};
+use crate::registry::Element;
 use std::fmt;
 
 /// What a chain was made of.
@@ -9,6 +11,8 @@ use std::fmt;
 pub struct Case {
     /// Its number within the plan, from 0.
     pub index: u32,
+    /// Type of inputs and outputs.
+    pub element: Element,
     /// Payload a rank.
     pub bytes: u64,
     /// Blocks and threads.
@@ -32,7 +36,17 @@ pub struct Case {
 impl Case {
     /// First inputs of all ranks.
     pub fn inputs(&self, ranks: usize) -> Vec<Vec<u8>> {
-        self.pattern.inputs(ranks, self.bytes, self.seed, self.index)
+        self.pattern
+            .inputs(self.element, ranks, self.bytes, self.seed, self.index)
+    }
+
+    /// How inputs of later calls are made.
+    pub const fn mixing(&self) -> Mixing {
+        Mixing {
+            element: self.element,
+            seed: self.seed,
+            specials: self.specials,
+        }
     }
 }
 
@@ -40,6 +54,7 @@ impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             index,
+            element,
             bytes,
             geometry,
             calls,
@@ -47,7 +62,10 @@ impl fmt::Display for Case {
             seed,
             ..
         } = self;
-        write!(f, "chain {index} ({bytes} bytes, {geometry}, {calls} calls")?;
+        write!(
+            f,
+            "chain {index} ({bytes} bytes of {element}, {geometry}, {calls} calls"
+        )?;
         match self.mode {
             Mode::Eager => f.write_str(" launched one by one")?,
             Mode::Graph { replays } => write!(f, " captured and replayed {replays} times")?,

@@ -6,13 +6,13 @@
 //! **Chains.** Inputs of the next call are `mix(output, rank, call)` where `call` counts within the replay (a captured
 //! node keeps its arguments), and the first call of a further replay continues from the last output of the one before.
 
+use super::bits::{Format, differences, words};
 use super::case::Case;
-use super::mix::mix_buffer;
 use super::plan::QualifyPlan;
-use super::reference::{Reference, same};
+use super::reference::Reference;
 use super::refusal::{Reason, Refusal};
 use crate::device::{Chain, DeviceError, Executor, Fault, Mode, Outputs, Preparation, Prepared};
-use crate::registry::Variant;
+use crate::registry::{Element, Variant};
 
 /// What was run without finding a fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -21,7 +21,7 @@ pub struct Proof {
     pub chains: u32,
     /// Calls of all chains.
     pub calls: u64,
-    /// f16 words compared.
+    /// Elements compared.
     pub words: u64,
     /// Share of them that was finite, 0 to 1.
     pub finite_share: f64,
@@ -69,7 +69,8 @@ pub(crate) fn qualify_with(
 #[derive(Clone, Copy)]
 pub(crate) enum Subject {
     Variant(&'static Variant, Option<Fault>),
-    Comparator(Prepared, &'static str),
+    /// The prepared comparator, its name and the type of its buffers.
+    Comparator(Prepared, &'static str, Element),
 }
 
 /// Judges all outputs of one chain.
@@ -83,9 +84,9 @@ pub(crate) fn drive(
     judge: &mut Judge<'_>,
 ) -> Result<Proof, Refusal> {
     let mut tally = Tally::default();
-    let name = match subject {
-        Subject::Variant(variant, _) => variant.name,
-        Subject::Comparator(_, name) => name,
+    let (name, element) = match subject {
+        Subject::Variant(variant, _) => (variant.name, variant.element),
+        Subject::Comparator(_, name, element) => (name, element),
     };
     let refuse = |passed, reason| Refusal {
         variant: name.to_owned(),
@@ -110,7 +111,7 @@ pub(crate) fn drive(
                     },
                 )
                 .map_err(|e| refuse(passed, Reason::Device(e)))?,
-            Subject::Comparator(prepared, _) => prepared,
+            Subject::Comparator(prepared, ..) => prepared,
         };
         let result = (|| {
             let (max_blocks, in_place) = match subject {
@@ -120,7 +121,7 @@ pub(crate) fn drive(
                 ),
                 Subject::Comparator(..) => (1, true),
             };
-            for case in plan.cases(threads, max_blocks, exec.ranks(), in_place, tally.chains) {
+            for case in plan.cases(element, threads, max_blocks, exec.ranks(), in_place, tally.chains) {
                 let inputs = case.inputs(exec.ranks());
                 let chain = Chain {
                     collective: prepared,
@@ -143,7 +144,7 @@ pub(crate) fn drive(
                 })?;
                 check_shape(&case, exec.ranks(), &outputs)?;
                 judge(&case, inputs, &outputs)?;
-                tally.add(&outputs);
+                tally.add(element, &outputs);
             }
             Ok(())
         })();
@@ -171,7 +172,7 @@ pub(crate) fn next_inputs(case: &Case, call: u32, outputs: &[Vec<u8>], inputs: &
     inputs.resize_with(outputs.len(), Vec::new);
     let within = call % case.calls.max(1);
     for (rank, (output, input)) in outputs.iter().zip(inputs).enumerate() {
-        mix_buffer(output, rank, within, case.seed, case.specials, input);
+        case.mixing().buffer(output, rank, within, input);
     }
 }
 
@@ -231,16 +232,12 @@ fn compare(case: &Case, call: u32, declared: &[Vec<u8>], got: &[Vec<u8>]) -> Res
     if declared == got {
         return Ok(());
     }
-    let word = |c: &[u8]| u16::from_le_bytes([c[0], c[1]]);
     let mut first = None;
-    let mut count = 0;
+    let mut wrong = 0;
     for (rank, (want, have)) in declared.iter().zip(got).enumerate() {
-        for (element, (w, h)) in want.chunks_exact(2).zip(have.chunks_exact(2)).enumerate() {
-            let (expected, got) = (word(w), word(h));
-            if !same(expected, got) {
-                count += 1;
-                first.get_or_insert((rank, element, expected, got));
-            }
+        if let Some((element, expected, got, count)) = differences(case.element, want, have) {
+            wrong += count;
+            first.get_or_insert((rank, element, expected, got));
         }
     }
     match first {
@@ -251,7 +248,7 @@ fn compare(case: &Case, call: u32, declared: &[Vec<u8>], got: &[Vec<u8>]) -> Res
             element,
             expected,
             got,
-            count,
+            count: wrong,
         }),
         None => Ok(()),
     }
@@ -266,12 +263,13 @@ struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, outputs: &Outputs) {
+    fn add(&mut self, element: Element, outputs: &Outputs) {
+        let format = Format::of(element);
         self.chains += 1;
         self.calls += outputs.len() as u64;
         for output in outputs.iter().flatten() {
-            self.words += output.len() as u64 / 2;
-            self.finite += output.chunks_exact(2).filter(|c| c[1] & 0x7c != 0x7c).count() as u64;
+            self.words += (output.len() / element.bytes()) as u64;
+            self.finite += words(element, output).filter(|w| format.is_finite(*w)).count() as u64;
         }
     }
 

@@ -3,24 +3,48 @@
 //! Each call is judged against the inputs it actually used, which come from its own earlier outputs: two orders of sums
 //! diverge after one call. Start at [`qualify_comparator`].
 
+use super::bits::differences;
 use super::bound::ErrorBound;
 use super::case::Case;
 use super::check::{Proof, Subject, drive, next_inputs};
 use super::plan::QualifyPlan;
-use super::reference::same;
 use super::refusal::{Reason, Refusal};
 use crate::device::{Comparator, Executor, NcclSetting, Outputs, Prepared};
-use crate::registry::Partials;
+use crate::registry::{Element, Partials};
 
 /// The name of a comparator in reports.
 pub const fn name(comparator: Comparator) -> &'static str {
-    match comparator {
-        Comparator::Nccl(NcclSetting::AsFound, Partials::F16) => "nccl/f16",
-        Comparator::Nccl(NcclSetting::AsFound, Partials::F32) => "nccl/f32",
-        Comparator::Nccl(NcclSetting::Ll, Partials::F16) => "nccl-ll/f16",
-        Comparator::Nccl(NcclSetting::Ll, Partials::F32) => "nccl-ll/f32",
-        Comparator::Nccl(NcclSetting::Ring, Partials::F16) => "nccl-ring/f16",
-        Comparator::Nccl(NcclSetting::Ring, Partials::F32) => "nccl-ring/f32",
+    let Comparator::Nccl(setting, element, partials) = comparator;
+    let names = match setting {
+        NcclSetting::AsFound => [
+            "nccl/f16",
+            "nccl/f32",
+            "nccl/bf16-bf16",
+            "nccl/bf16-f32",
+            "nccl/f32-f32",
+        ],
+        NcclSetting::Ll => [
+            "nccl-ll/f16",
+            "nccl-ll/f32",
+            "nccl-ll/bf16-bf16",
+            "nccl-ll/bf16-f32",
+            "nccl-ll/f32-f32",
+        ],
+        NcclSetting::Ring => [
+            "nccl-ring/f16",
+            "nccl-ring/f32",
+            "nccl-ring/bf16-bf16",
+            "nccl-ring/bf16-f32",
+            "nccl-ring/f32-f32",
+        ],
+    };
+    let [f16, f16_wide, bf16, bf16_wide, f32] = names;
+    match (element, partials) {
+        (Element::F16, Partials::Element) => f16,
+        (Element::F16, Partials::F32) => f16_wide,
+        (Element::Bf16, Partials::Element) => bf16,
+        (Element::Bf16, Partials::F32) => bf16_wide,
+        (Element::F32, _) => f32,
     }
 }
 
@@ -55,11 +79,11 @@ pub fn qualify_prepared(
     prepared: Prepared,
     plan: &QualifyPlan,
 ) -> Result<Proof, Refusal> {
-    let Comparator::Nccl(_, partials) = comparator;
-    let bound = ErrorBound::new(exec.ranks(), partials);
+    let Comparator::Nccl(_, element, partials) = comparator;
+    let bound = ErrorBound::new(exec.ranks(), element, partials);
     drive(
         exec,
-        Subject::Comparator(prepared, name(comparator)),
+        Subject::Comparator(prepared, name(comparator), element),
         plan,
         &mut |case, inputs, outputs| judge(&bound, case, inputs, outputs),
     )
@@ -91,10 +115,8 @@ fn judge(bound: &ErrorBound, case: &Case, mut inputs: Vec<Vec<u8>>, outputs: &Ou
 }
 
 fn alike(case: &Case, call: u32, rank: usize, first: &[u8], other: &[u8]) -> Result<(), Reason> {
-    let word = |c: &[u8]| u16::from_le_bytes([c[0], c[1]]);
-    let pairs = first.chunks_exact(2).map(word).zip(other.chunks_exact(2).map(word));
-    match pairs.enumerate().find(|(_, (a, b))| !same(*a, *b)) {
-        Some((element, (first, other))) => Err(Reason::ReplicasDiffer {
+    match differences(case.element, first, other) {
+        Some((element, first, other, _)) => Err(Reason::ReplicasDiffer {
             chain: Box::new(*case),
             call,
             rank,

@@ -4,6 +4,7 @@
 //! anything and never trusts a device for the reference. Start at [`check::qualify`]; `mix` and [`patterns`] say what
 //! goes in, [`mod@reference`] and [`bound`] what must come out, [`mod@controls`] proves that the checks catch faults.
 
+pub mod bits;
 pub mod bound;
 mod case;
 pub mod check;

@@ -6,6 +6,7 @@
 use super::case::Case;
 use super::patterns::Pattern;
 use crate::device::{Geometry, Mode};
+use crate::registry::Element;
 
 /// What is run. Chains of one thread count share one prepared collective, whatever their payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,9 +102,9 @@ impl QualifyPlan {
         self
     }
 
-    /// The largest payload, which scratch must hold.
+    /// The largest payload, which scratch must hold: room for one element of any type at least.
     pub fn max_bytes(&self) -> u64 {
-        self.payloads.iter().copied().max().unwrap_or(0)
+        self.payloads.iter().copied().max().map_or(0, |most| most.max(4))
     }
 
     /// Thread counts in the order of their first geometry.
@@ -117,8 +118,17 @@ impl QualifyPlan {
         threads
     }
 
-    /// The chains with blocks of `threads` threads. `first` is the number of the first one.
-    pub fn cases(&self, threads: u32, max_blocks: u32, ranks: usize, in_place: bool, first: u32) -> Vec<Case> {
+    /// The chains with blocks of `threads` threads. `first` is the number of the first one. Payloads are cut to whole
+    /// elements.
+    pub fn cases(
+        &self,
+        element: Element,
+        threads: u32,
+        max_blocks: u32,
+        ranks: usize,
+        in_place: bool,
+        first: u32,
+    ) -> Vec<Case> {
         let shapes: Vec<Geometry> = self
             .geometries
             .iter()
@@ -132,7 +142,8 @@ impl QualifyPlan {
         for (&seed, round) in self.seeds.iter().flat_map(|s| (0..self.rounds).map(move |r| (s, r))) {
             let index = first + cases.len() as u32;
             let k = index as usize;
-            let bytes = self.payloads[k % self.payloads.len()];
+            let size = element.bytes() as u64;
+            let bytes = (self.payloads[k % self.payloads.len()] / size * size).max(size);
             let shape = shapes[round as usize % shapes.len()];
             let patterns = Pattern::ALL.len();
             // The quotients keep two rotations of one period from always meeting in the same way.
@@ -149,6 +160,7 @@ impl QualifyPlan {
             let room = u32::try_from(self.memory / each).unwrap_or(u32::MAX).max(2);
             cases.push(Case {
                 index,
+                element,
                 bytes,
                 geometry: Geometry::new(shape.blocks.clamp(1, max_blocks), threads),
                 calls: self.calls.clamp(1, room),
@@ -174,7 +186,7 @@ mod tests {
         for plan in [QualifyPlan::quick(), QualifyPlan::thorough()] {
             let mut cases = Vec::new();
             for threads in plan.threads() {
-                cases.extend(plan.cases(threads, 16, 4, true, cases.len() as u32));
+                cases.extend(plan.cases(Element::F16, threads, 16, 4, true, cases.len() as u32));
             }
             let count = |f: &dyn Fn(&Case) -> bool| cases.iter().filter(|c| f(c)).count();
             for part in [
@@ -206,7 +218,7 @@ mod tests {
             payloads: vec![1 << 20],
             ..QualifyPlan::thorough()
         };
-        for case in plan.cases(64, 8, 64, true, 0) {
+        for case in plan.cases(Element::F16, 64, 8, 64, true, 0) {
             let replays = if let Mode::Graph { replays } = case.mode {
                 replays
             } else {

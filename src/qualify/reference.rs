@@ -8,10 +8,10 @@
 //! then to p, is innocuous for a sum if P >= 2p + 2, and 24 >= 2 * 11 + 2. Subnormal results: every f16 is a multiple of
 //! 2^-24, so such a sum is an f16 already and nothing is rounded at all. Overflow: both see the same value against
 //! 65520, the f32 rounding being monotonic and 65520 being an f32. The tests compare with an independent integer sum.
+//! The same holds for bf16: 24 >= 2 * 8 + 2, every bf16 is a multiple of 2^-133, and the limit is an f32.
 
-use crate::registry::{Partials, Variant};
-use half::f16;
-use half::slice::HalfFloatSliceExt;
+use super::bits::{decode, encode, round};
+use crate::registry::{Element, Partials, Variant};
 use std::fmt;
 use std::ops::Range;
 use topoforge_planner::schedule::Expression;
@@ -23,6 +23,7 @@ const BLOCK: usize = 2048;
 /// What a variant declares, checked and ready to be evaluated.
 #[derive(Clone, Debug)]
 pub struct Reference {
+    element: Element,
     ranks: usize,
     chunks: usize,
     expressions: Vec<Expression>,
@@ -105,6 +106,7 @@ impl Reference {
             });
         }
         Ok(Self {
+            element: variant.element,
             ranks,
             chunks,
             expressions,
@@ -112,12 +114,13 @@ impl Reference {
         })
     }
 
-    /// One expression for all ranks and the whole payload.
+    /// One expression for all ranks and the whole payload of elements of one type.
     ///
     /// # Errors
     /// It does not parse or is no all-reduce of `ranks` ranks.
-    pub fn single(text: &str, ranks: usize) -> Result<Self, BadExpression> {
+    pub fn single(text: &str, ranks: usize, element: Element) -> Result<Self, BadExpression> {
         Ok(Self {
+            element,
             ranks,
             chunks: 1,
             expressions: vec![checked(text, ranks)?],
@@ -125,10 +128,10 @@ impl Reference {
         })
     }
 
-    /// Outputs of all ranks from inputs of all ranks, little-endian f16, all of one even length.
+    /// Outputs of all ranks from inputs of all ranks, little-endian, all of one length.
     pub fn outputs(&self, inputs: &[Vec<u8>], partials: Partials) -> Vec<Vec<u8>> {
         let bytes = inputs.first().map_or(0, Vec::len);
-        let elements: Vec<Vec<f16>> = inputs.iter().map(|b| decode(b)).collect();
+        let elements: Vec<Vec<f32>> = inputs.iter().map(|b| decode(self.element, b)).collect();
         let mut outputs: Vec<Vec<u8>> = Vec::with_capacity(self.ranks);
         for rank in 0..self.ranks {
             let mine = &self.of[rank * self.chunks..(rank + 1) * self.chunks];
@@ -137,12 +140,14 @@ impl Reference {
             let output = match twin {
                 Some(twin) => outputs[twin].clone(),
                 None => {
-                    let mut output = vec![f16::ZERO; bytes / 2];
+                    let mut output = vec![0.0; bytes / self.element.bytes()];
                     for (chunk, &expression) in mine.iter().enumerate() {
                         let range = self.chunk(chunk, bytes);
-                        evaluate(&self.expressions[expression], &elements, partials, range, &mut output);
+                        self.evaluate(&self.expressions[expression], &elements, partials, range, &mut output);
                     }
-                    output.iter().flat_map(|v| v.to_le_bytes()).collect()
+                    let mut bits = Vec::with_capacity(bytes);
+                    encode(self.element, &output, &mut bits);
+                    bits
                 }
             };
             outputs.push(output);
@@ -152,9 +157,54 @@ impl Reference {
 
     /// Elements of a chunk: equal numbers of 16-byte vectors a chunk, the last chunks cut or empty.
     fn chunk(&self, chunk: usize, bytes: usize) -> Range<usize> {
-        let size = 8 * bytes.div_ceil(16).div_ceil(self.chunks);
-        let end = bytes / 2;
+        let size = 16 / self.element.bytes() * bytes.div_ceil(16).div_ceil(self.chunks);
+        let end = bytes / self.element.bytes();
         (chunk * size).min(end)..((chunk + 1) * size).min(end)
+    }
+
+    /// Evaluates over `range`, block by block. All values are kept as f32: an f16 or bf16 is one too.
+    fn evaluate(
+        &self,
+        e: &Expression,
+        inputs: &[Vec<f32>],
+        partials: Partials,
+        range: Range<usize>,
+        output: &mut [f32],
+    ) {
+        let sums = partials.sums(self.element);
+        let mut stack: Vec<Vec<f32>> = Vec::new();
+        let mut spare: Vec<Vec<f32>> = Vec::new();
+        let mut start = range.start;
+        while start < range.end {
+            let block = start..(start + BLOCK).min(range.end);
+            for step in e.steps() {
+                match *step {
+                    Step::Input(rank) => {
+                        let mut top = spare.pop().unwrap_or_default();
+                        top.clear();
+                        top.extend_from_slice(&inputs[rank][block.clone()]);
+                        stack.push(top);
+                    }
+                    Step::Sum => {
+                        if let (Some(b), Some(a)) = (stack.pop(), stack.last_mut()) {
+                            a.iter_mut().zip(&b).for_each(|(a, b)| *a += b);
+                            round(sums, a);
+                            spare.push(b);
+                        }
+                    }
+                    Step::Round => {
+                        if let Some(top) = stack.last_mut() {
+                            round(self.element, top);
+                        }
+                    }
+                }
+            }
+            if let Some(top) = stack.pop() {
+                output[block.clone()].copy_from_slice(&top);
+                spare.push(top);
+            }
+            start = block.end;
+        }
     }
 }
 
@@ -173,73 +223,21 @@ fn checked(text: &str, ranks: usize) -> Result<Expression, BadExpression> {
     Ok(expression)
 }
 
-/// Little-endian f16; a last odd byte is left out.
-pub(crate) fn decode(bytes: &[u8]) -> Vec<f16> {
-    bytes
-        .chunks_exact(2)
-        .map(|c| f16::from_le_bytes([c[0], c[1]]))
-        .collect()
-}
-
-/// Evaluates over `range`, block by block. All values are kept as f32: an f16 value is one too.
-fn evaluate(e: &Expression, inputs: &[Vec<f16>], partials: Partials, range: Range<usize>, output: &mut [f16]) {
-    let mut stack: Vec<Vec<f32>> = Vec::new();
-    let mut spare: Vec<Vec<f32>> = Vec::new();
-    let mut narrow = vec![f16::ZERO; BLOCK];
-    let mut start = range.start;
-    while start < range.end {
-        let block = start..(start + BLOCK).min(range.end);
-        let narrow = &mut narrow[..block.len()];
-        for step in e.steps() {
-            match *step {
-                Step::Input(rank) => {
-                    let mut top = spare.pop().unwrap_or_default();
-                    top.resize(block.len(), 0.0);
-                    inputs[rank][block.clone()].convert_to_f32_slice(&mut top);
-                    stack.push(top);
-                }
-                Step::Sum => {
-                    if let (Some(b), Some(a)) = (stack.pop(), stack.last_mut()) {
-                        a.iter_mut().zip(&b).for_each(|(a, b)| *a += b);
-                        if partials == Partials::F16 {
-                            round(a, narrow);
-                        }
-                        spare.push(b);
-                    }
-                }
-                Step::Round => {
-                    if let Some(top) = stack.last_mut() {
-                        round(top, narrow);
-                    }
-                }
-            }
-        }
-        if let Some(top) = stack.pop() {
-            output[block.clone()].convert_from_f32_slice(&top);
-            spare.push(top);
-        }
-        start = block.end;
-    }
-}
-
-fn round(values: &mut [f32], narrow: &mut [f16]) {
-    narrow.convert_from_f32_slice(values);
-    narrow.convert_to_f32_slice(values);
-}
-
-/// Whether two f16 are the same bits; all NaNs are one.
-pub(crate) const fn same(a: u16, b: u16) -> bool {
-    a == b || (a & 0x7fff > 0x7c00 && b & 0x7fff > 0x7c00)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::bits::{self, Format, words};
+    use super::super::mix::{scramble, special};
     use super::*;
+    use half::f16;
     use std::time::Instant;
+
+    fn same(a: u16, b: u16) -> bool {
+        bits::same(Element::F16, u32::from(a), u32::from(b))
+    }
 
     fn pair(text: &str, inputs: &[u16], partials: Partials) -> u16 {
         let inputs: Vec<Vec<u8>> = inputs.iter().map(|v| v.to_le_bytes().to_vec()).collect();
-        let outputs = Reference::single(text, inputs.len())
+        let outputs = Reference::single(text, inputs.len(), Element::F16)
             .expect("valid")
             .outputs(&inputs, partials);
         u16::from_le_bytes([outputs[0][0], outputs[0][1]])
@@ -280,7 +278,7 @@ mod tests {
     }
 
     fn partners() -> Vec<u16> {
-        let mut list: Vec<u16> = crate::qualify::mix::SPECIALS.to_vec();
+        let mut list: Vec<u16> = (0..16).map(|i| special(Format::of(Element::F16), i) as u16).collect();
         list.extend((0..32).flat_map(|e| [e << 10, (e << 10) | 1, (e << 10) | 0x3ff, 0x8000 | (e << 10) | 0x155]));
         list
     }
@@ -295,17 +293,16 @@ mod tests {
     }
 
     fn two_ranks_agree(a: Vec<u16>, b: Vec<u16>) {
-        let reference = Reference::single("(x0+x1)", 2).expect("valid");
+        let reference = Reference::single("(x0+x1)", 2, Element::F16).expect("valid");
         let inputs: Vec<Vec<u8>> = [a, b]
             .iter()
             .map(|v| v.iter().flat_map(|w| w.to_le_bytes()).collect())
             .collect();
         let narrow = reference.outputs(&inputs, Partials::F16);
         let wide = reference.outputs(&inputs, Partials::F32);
-        let at = decode(&narrow[0])
-            .iter()
-            .zip(decode(&wide[0]))
-            .position(|(a, b)| !same(a.to_bits(), b.to_bits()));
+        let at = words(Element::F16, &narrow[0])
+            .zip(words(Element::F16, &wide[0]))
+            .position(|(a, b)| !bits::same(Element::F16, a, b));
         assert_eq!(
             at,
             None,
@@ -321,9 +318,7 @@ mod tests {
             two_ranks_agree((0..=u16::MAX).collect(), vec![special; 1 << 16]);
         }
         for round in 0..256_u32 {
-            let at = |salt: u32| {
-                (0..1 << 16).map(move |i| (crate::qualify::mix::scramble(i ^ (round << 16) ^ salt) >> 9) as u16)
-            };
+            let at = |salt: u32| (0..1 << 16).map(move |i| (scramble(i ^ (round << 16) ^ salt) >> 9) as u16);
             two_ranks_agree(at(0).collect(), at(0x5bd1_e995).collect());
         }
     }
@@ -363,19 +358,19 @@ mod tests {
     #[test]
     fn declarations_that_are_no_all_reduce_are_refused() {
         assert!(matches!(
-            Reference::single("(x0+x0)", 2),
+            Reference::single("(x0+x0)", 2, Element::F16),
             Err(BadExpression::Contributions { .. })
         ));
         assert!(matches!(
-            Reference::single("(x0+x1)", 3),
+            Reference::single("(x0+x1)", 3, Element::F16),
             Err(BadExpression::Contributions { .. })
         ));
         assert!(matches!(
-            Reference::single("((x0+x1)+x2)", 2),
+            Reference::single("((x0+x1)+x2)", 2, Element::F16),
             Err(BadExpression::Contributions { .. })
         ));
         assert!(matches!(
-            Reference::single("(x0+", 2),
+            Reference::single("(x0+", 2, Element::F16),
             Err(BadExpression::Syntax { .. })
         ));
     }
@@ -385,10 +380,93 @@ mod tests {
         let text = (1..64).fold("x0".to_owned(), |sum, r| format!("({sum}+x{r})"));
         let inputs = vec![vec![0x3c; 1 << 20]; 64];
         let since = Instant::now();
-        let outputs = Reference::single(&text, 64)
+        let outputs = Reference::single(&text, 64, Element::F16)
             .expect("valid")
             .outputs(&inputs, Partials::F16);
         assert_eq!((outputs.len(), outputs[63].len()), (64, 1 << 20));
         assert!(since.elapsed().as_secs() < 10, "{:?}", since.elapsed());
+    }
+
+    /// A sum of two bf16 rounded to nearest even with integers only: bf16 are multiples of 2^-133 below 2^128, so 262
+    /// bits hold a sum. Here the larger one's last bits are enough: what lies below is a sticky bit.
+    fn integer_sum_bf16(a: u16, b: u16) -> u16 {
+        let parts = |v: u16| (v >> 15 == 1, i32::from((v >> 7) & 255), i128::from(v & 127));
+        let ((sa, ea, ma), (sb, eb, mb)) = (parts(a), parts(b));
+        let nan = |e: i32, m: i128| e == 255 && m != 0;
+        if nan(ea, ma) || nan(eb, mb) || (ea == 255 && eb == 255 && sa != sb) {
+            return 0x7fc0;
+        }
+        if ea == 255 || eb == 255 {
+            return if ea == 255 { a } else { b };
+        }
+        // Both as multiples of 2^(top - 100), the smaller one cut to a sticky bit where it lies below.
+        let top = ea.max(eb).max(1);
+        let fixed = |s: bool, e: i32, m: i128| {
+            let (e, m) = if e == 0 { (1, m) } else { (e, m + 128) };
+            let shift = 100 - (top - e);
+            let magnitude = if shift >= 0 { m << shift } else { i128::from(m != 0) };
+            if s { -magnitude } else { magnitude }
+        };
+        let sum = fixed(sa, ea, ma) + fixed(sb, eb, mb);
+        if sum == 0 {
+            return if sa && sb { 0x8000 } else { 0 };
+        }
+        let sign = if sum < 0 { 0x8000 } else { 0 };
+        let magnitude = sum.unsigned_abs();
+        // Eight bits are kept, fewer where the number is subnormal.
+        let shift = (128 - magnitude.leading_zeros() as i32 - 8).max(101 - top);
+        let (kept, lost) = (magnitude >> shift, magnitude & ((1 << shift) - 1));
+        let half = 1_u128 << (shift - 1);
+        let up = lost > half || (lost == half && kept & 1 == 1);
+        let exponent = i64::from(top - 101 + shift);
+        let bits = (exponent << 7) + kept as i64 + i64::from(up);
+        sign | bits.min(0x7f80) as u16
+    }
+
+    #[test]
+    fn bf16_sum_through_f32_is_the_correctly_rounded_sum() {
+        use half::bf16;
+        let format = Format::of(Element::Bf16);
+        let mut partners: Vec<u16> = (0..16).map(|i| special(format, i) as u16).collect();
+        partners.extend(
+            (0..256)
+                .step_by(5)
+                .flat_map(|e| [e << 7, (e << 7) | 1, 0x8000 | (e << 7) | 0x55]),
+        );
+        for a in 0..=u16::MAX {
+            // Near neighbours too, where sums are rounded or cancel.
+            let near = (0..40).map(|i| a.wrapping_sub(0x0a00).wrapping_add(i * 0x83));
+            for b in partners.iter().copied().chain(near) {
+                let sum = bf16::from_f32(bf16::from_bits(a).to_f32() + bf16::from_bits(b).to_f32()).to_bits();
+                let expected = integer_sum_bf16(a, b);
+                assert!(
+                    bits::same(Element::Bf16, u32::from(sum), u32::from(expected)),
+                    "{a:#06x} + {b:#06x}: {sum:#06x}, not {expected:#06x}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn bf16_and_f32_elements_are_summed_in_their_own_type() {
+        let outputs = |element, values: &[f32], partials| {
+            let inputs: Vec<Vec<u8>> = values
+                .iter()
+                .map(|v| {
+                    let mut bytes = Vec::new();
+                    encode(element, &[*v], &mut bytes);
+                    bytes
+                })
+                .collect();
+            let reference = Reference::single("((x0+x1)+x2)", 3, element).expect("valid");
+            decode(element, &reference.outputs(&inputs, partials)[0])[0]
+        };
+        let values = [256.0, 1.0, 1.0];
+        assert_eq!(outputs(Element::Bf16, &values, Partials::Element), 256.0);
+        assert_eq!(outputs(Element::Bf16, &values, Partials::F32), 258.0);
+        assert_eq!(outputs(Element::F32, &values, Partials::Element), 258.0);
+        let values = [16_777_216.0, 1.0, 1.0];
+        assert_eq!(outputs(Element::F32, &values, Partials::Element), 16_777_216.0);
+        assert_eq!(outputs(Element::F32, &values, Partials::F32), 16_777_216.0);
     }
 }

@@ -1,10 +1,10 @@
 //! Why a collective is not served, in words.
 
+use super::bits::Bits;
 use super::bound::Outlier;
 use super::case::Case;
 use super::reference::BadExpression;
 use crate::device::DeviceError;
-use half::f16;
 use std::fmt;
 
 /// A collective that did not qualify.
@@ -33,9 +33,9 @@ pub enum Reason {
         /// The first wrong element there.
         element: usize,
         /// Bits by the declared expression.
-        expected: u16,
+        expected: Bits,
         /// Bits that came.
-        got: u16,
+        got: Bits,
         /// Wrong elements of that call on all ranks.
         count: usize,
     },
@@ -61,9 +61,9 @@ pub enum Reason {
         /// The first such element.
         element: usize,
         /// Rank 0's bits.
-        first: u16,
+        first: Bits,
         /// That rank's bits.
-        other: u16,
+        other: Bits,
     },
     /// Outputs of the wrong number or length: the executor's fault.
     Shape {
@@ -101,7 +101,6 @@ impl std::error::Error for Refusal {}
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let value = |bits: u16| format!("{:#06x} ({})", bits, f16::from_bits(bits));
         match self {
             Self::WrongBits {
                 chain,
@@ -113,9 +112,7 @@ impl fmt::Display for Reason {
                 count,
             } => write!(
                 f,
-                "wrong bits on rank {rank}: element {element} of call {call} is {}, declared is {}; {count} wrong in that call, {chain}",
-                value(*got),
-                value(*expected)
+                "wrong bits on rank {rank}: element {element} of call {call} is {got}, declared is {expected}; {count} wrong in that call, {chain}"
             ),
             Self::OutOfBound {
                 chain,
@@ -134,9 +131,7 @@ impl fmt::Display for Reason {
                 other,
             } => write!(
                 f,
-                "ranks 0 and {rank} differ: element {element} of call {call} is {} and {}, {chain}",
-                value(*first),
-                value(*other)
+                "ranks 0 and {rank} differ: element {element} of call {call} is {first} and {other}, {chain}"
             ),
             Self::Shape { chain, what } => write!(f, "the executor returned {what}, {chain}"),
             Self::Timeout { chain, error } => write!(f, "{error}, {chain}"),

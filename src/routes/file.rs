@@ -199,6 +199,7 @@ fn table(file: File) -> Result<Routes, String> {
         .ok()
         .filter(|_| i.layout.len() == 16 && !i.layout.starts_with('+'))
         .ok_or_else(|| format!("layout `{}` must be 16 hexadecimal digits", i.layout))?;
+    let element = Element::from_name(&i.element).ok_or_else(|| format!("unknown element `{}`", i.element))?;
     let identity = Identity {
         kernel_set: i.kernel_set,
         driver: i.driver,
@@ -208,8 +209,9 @@ fn table(file: File) -> Result<Routes, String> {
         }),
         gpus: i.gpus,
         layout,
-        element: Element::from_name(&i.element).ok_or_else(|| format!("unknown element `{}`", i.element))?,
-        partials: Partials::from_name(&i.partials).ok_or_else(|| format!("unknown partials `{}`", i.partials))?,
+        element,
+        partials: Partials::for_element(element, &i.partials)
+            .ok_or_else(|| format!("unknown partials `{}` of {element}", i.partials))?,
         family: i.family,
         placement: i.placement,
     };
@@ -256,7 +258,7 @@ fn file(routes: &Routes) -> File {
             gpus: i.gpus.clone(),
             layout: format!("{:016x}", i.layout),
             element: i.element.name().to_owned(),
-            partials: i.partials.name().to_owned(),
+            partials: i.partials.sums(i.element).name().to_owned(),
             family: i.family.clone(),
             placement: i.placement.clone(),
         },

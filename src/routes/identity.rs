@@ -59,7 +59,8 @@ impl Identity {
             format!("{:016x}", here.layout),
         );
         say("element", self.element.to_string(), here.element.to_string());
-        say("partials", self.partials.to_string(), here.partials.to_string());
+        let sums = |i: &Self| i.partials.sums(i.element).to_string();
+        say("partials", sums(self), sums(here));
         say("family", quoted(&self.family), quoted(&here.family));
         say(
             "placement",

@@ -45,13 +45,12 @@ pub fn requalify(
             named.entry(name.clone()).or_default().push((route.up_to, *geometry));
         }
     }
-    let partials = routes.identity().partials;
+    let (element, partials) = (routes.identity().element, routes.identity().partials);
     let mut all_dropped = Vec::new();
     for (name, uses) in named {
-        let variant = family
-            .variants
-            .iter()
-            .find(|v| v.name == name && v.partials.contains(&partials) && v.protocol != Protocol::Pull);
+        let variant = family.variants.iter().find(|v| {
+            v.name == name && v.element == element && v.partials.contains(&partials) && v.protocol != Protocol::Pull
+        });
         let refusal = match variant {
             Some(variant) => match prove(exec, variant, &uses, plan) {
                 Ok(()) => continue,

@@ -60,9 +60,10 @@ impl Routes {
             path: PathBuf::new(),
             fault: fault.to_owned(),
         };
-        if (report.family.as_str(), report.partials) != (identity.family.as_str(), identity.partials) {
+        let measured = (report.family.as_str(), report.element, report.partials);
+        if measured != (identity.family.as_str(), identity.element, identity.partials) {
             return Err(invalid(
-                "the report is of another family or partials policy than the identity",
+                "the report is of another family, element type or partials policy than the identity",
             ));
         }
         let routes = report.rows.iter().map(|row| {

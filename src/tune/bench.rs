@@ -7,7 +7,7 @@ use super::options::{Progress, TuneError, TuneOptions};
 use super::pool::{Entry, Pool, Who};
 use super::report::LeftOut;
 use crate::device::{DeviceInfo, Executor, Geometry, Sampling};
-use crate::registry::{Family, Partials};
+use crate::registry::{Element, Family, Partials};
 
 /// A finished sweep.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +18,8 @@ pub struct BenchReport {
     pub device: DeviceInfo,
     /// The times mean nothing.
     pub emulation: bool,
+    /// Type of inputs and outputs.
+    pub element: Element,
     /// In which type sums are rounded.
     pub partials: Partials,
     /// How the figures were sampled.
@@ -96,6 +98,7 @@ pub fn bench(
         family: family.name.to_owned(),
         emulation: !device.timed,
         device,
+        element: options.element,
         partials: options.partials,
         sampling: options.sampling,
         columns,

@@ -4,7 +4,7 @@ use super::payloads::Payloads;
 use super::report::{LeftOut, Row};
 use crate::device::{DeviceError, Launch, NcclSetting, Sampling};
 use crate::qualify::QualifyPlan;
-use crate::registry::{Memory, Partials};
+use crate::registry::{Element, Memory, Partials};
 use std::fmt;
 
 /// What a compiled route is compared with.
@@ -65,6 +65,8 @@ impl fmt::Display for Compare {
 pub struct TuneOptions {
     /// Sizes.
     pub payloads: Payloads,
+    /// Type of inputs and outputs.
+    pub element: Element,
     /// In which type sums are rounded.
     pub partials: Partials,
     /// Where slots may lie: `Peer` where all ranks reach each other, else `Host`.
@@ -95,7 +97,8 @@ impl Default for TuneOptions {
     fn default() -> Self {
         Self {
             payloads: Payloads::standard(),
-            partials: Partials::F16,
+            element: Element::F16,
+            partials: Partials::Element,
             memory: Memory::Peer,
             launches: vec![Launch::Plain],
             comparators: vec![Compare::Nccl],
@@ -158,10 +161,12 @@ pub enum TuneError {
         /// What, and what would do.
         reason: String,
     },
-    /// The family has no variants for these partials and memory.
+    /// The family has no variants for these elements, partials and memory.
     NoVariants {
         /// The family.
         family: String,
+        /// The element type.
+        element: Element,
         /// The partials.
         partials: Partials,
         /// The memory.
@@ -177,11 +182,13 @@ impl fmt::Display for TuneError {
             Self::Misuse { reason } => f.write_str(reason),
             Self::NoVariants {
                 family,
+                element,
                 partials,
                 memory,
             } => write!(
                 f,
-                "family {family} has no compiled variants with {partials} partials and slots in {memory} memory: `topoforge families` lists what it has"
+                "family {family} has no compiled variants of {element} elements with {} partials and slots in {memory} memory: `topoforge families` lists what it has, feature `{element}` of topoforge compiles kernels for {element}",
+                partials.sums(*element)
             ),
             Self::Device(error) => write!(f, "the device fails: {error}"),
         }

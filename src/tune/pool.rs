@@ -83,12 +83,21 @@ impl<'e> Pool<'e> {
         listed: bool,
         progress: Listener<'_>,
     ) -> Result<Self, TuneError> {
-        let fits = |v: &&'static Variant| v.partials.contains(&options.partials) && v.memory == options.memory;
+        let size = options.element.bytes() as u64;
+        if let Some(bytes) = options.payloads.bytes().iter().find(|b| !b.is_multiple_of(size)) {
+            let element = options.element;
+            let reason = format!("a payload of {bytes} bytes is no whole number of {size}-byte {element} elements");
+            return Err(TuneError::Misuse { reason });
+        }
+        let fits = |v: &&'static Variant| {
+            v.element == options.element && v.partials.contains(&options.partials) && v.memory == options.memory
+        };
         let wanted: Vec<&'static Variant> = family.variants.iter().filter(fits).collect();
         let Some(ranks) = wanted.first().map(|v| v.ranks.len()) else {
-            let (partials, memory) = (options.partials, options.memory);
+            let (element, partials, memory) = (options.element, options.partials, options.memory);
             return Err(TuneError::NoVariants {
                 family: family.name.to_owned(),
+                element,
                 partials,
                 memory,
             });
@@ -151,7 +160,7 @@ impl<'e> Pool<'e> {
     }
 
     fn open_nccl(&mut self, setting: NcclSetting, options: &TuneOptions, progress: Listener<'_>) {
-        let comparator = Comparator::Nccl(setting, options.partials);
+        let comparator = Comparator::Nccl(setting, options.element, options.partials);
         match self.exec.prepare_comparator(comparator, self.max_bytes) {
             Err(error) => self.leave_out(name(comparator), &error, progress),
             Ok(prepared) => match qualify_prepared(self.exec, comparator, prepared, &options.qualify) {

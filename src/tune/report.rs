@@ -2,7 +2,7 @@
 
 use super::phases::Phases;
 use crate::device::{DeviceInfo, Geometry, Sampling};
-use crate::registry::{Memory, Partials};
+use crate::registry::{Element, Memory, Partials};
 use std::fmt;
 
 /// A finished tuning.
@@ -14,6 +14,8 @@ pub struct TuneReport {
     pub device: DeviceInfo,
     /// The times mean nothing, and no routes are made of them.
     pub emulation: bool,
+    /// Type of inputs and outputs.
+    pub element: Element,
     /// In which type sums are rounded.
     pub partials: Partials,
     /// Where slots lie.

@@ -36,6 +36,7 @@ pub fn tune(
         family: family.name.to_owned(),
         emulation: !device.timed,
         device,
+        element: options.element,
         partials: options.partials,
         memory: options.memory,
         sampling: options.sampling,

@@ -145,7 +145,7 @@ impl Executor for Fake {
                 reason: "libnccl.so.2 is not here".to_owned(),
             });
         }
-        let Comparator::Nccl(setting, partials) = comparator;
+        let Comparator::Nccl(setting, _, partials) = comparator;
         Ok(self.add(Who::Nccl(setting, partials, max_bytes)))
     }
 

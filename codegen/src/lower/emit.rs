@@ -3,8 +3,8 @@
 //! It composes primitives of kernels/ and nothing else, so that the host executor compiles the very same text.
 //! Start at [`emit`].
 
-use super::Protocol;
 use super::program::{Op, Program, Width};
+use super::{Element, Protocol};
 
 /// Stands for the kernel's name until the content hash is known.
 pub(super) const SYMBOL: &str = "@SYMBOL@";
@@ -12,6 +12,7 @@ pub(super) const SYMBOL: &str = "@SYMBOL@";
 /// What the programs of a kernel share.
 pub(super) struct Shape {
     pub protocol: Protocol,
+    pub element: Element,
     pub puts: usize,
     pub gets: usize,
     pub inputs: usize,
@@ -20,6 +21,9 @@ pub(super) struct Shape {
     pub planes: u32,
     pub stages: usize,
 }
+
+/// The headers' name for f32 partials of 16-bit elements.
+const WIDE: &str = "TfF32";
 
 /// Ports polled together: more would not fit in registers.
 const MAX_GATHER: usize = 8;
@@ -116,8 +120,17 @@ impl Body<'_> {
 
     fn type_of(&self, reg: super::Reg) -> &'static str {
         match self.program.widths[reg.0 as usize] {
-            Width::Element => "TfF16",
-            Width::Wide => "TfF32",
+            Width::Element => self.element(),
+            Width::Wide => WIDE,
+        }
+    }
+
+    /// The headers' name for a vector of elements.
+    fn element(&self) -> &'static str {
+        match self.shape.element {
+            Element::F16 => "TfF16",
+            Element::Bf16 => "TfBf16",
+            Element::F32 => "TfF32x4",
         }
     }
 
@@ -147,9 +160,14 @@ impl Body<'_> {
             }
         };
         let text = match op {
-            Op::Load { to, slot } => format!("{} = tf_input(t, h, {}, column);", let_(self, *to), self.chunk(*slot)),
+            Op::Load { to, slot } => format!(
+                "{} = tf_input<{}>(t, h, {}, column);",
+                let_(self, *to),
+                self.element(),
+                self.chunk(*slot)
+            ),
             Op::Fold { to, own, gets, stage } => {
-                let (kind, count) = (if self.type_of(*to) == "TfF32" { "f32" } else { "f16" }, gets.len());
+                let (sum, count) = (self.type_of(*to), gets.len());
                 let list: Vec<String> = gets.iter().map(|g| format!("r{}", g.0)).collect();
                 self.line(&format!(
                     "const {} a{}[{count}] = {{{}}};",
@@ -159,7 +177,7 @@ impl Body<'_> {
                 ));
                 let table = self.first_table();
                 format!(
-                    "{} = tf_fold_{kind}(r{}, a{}, tf_table(p.port[{table}], {stage}u));",
+                    "{} = tf_fold<{sum}>(r{}, a{}, tf_table(p.port[{table}], {stage}u));",
                     let_(self, *to),
                     own.0,
                     to.0
@@ -168,11 +186,14 @@ impl Body<'_> {
             Op::Sum { to, a, b } => {
                 let (a, b) = (a.0, b.0);
                 match self.program.widths[to.0 as usize] {
-                    Width::Element => format!("{} = tf_sum_f16(r{a}, r{b});", let_(self, *to)),
-                    Width::Wide => format!("{} = tf_sum_f32(tf_widen(r{a}), tf_widen(r{b}));", let_(self, *to)),
+                    Width::Element => format!("{} = tf_sum(r{a}, r{b});", let_(self, *to)),
+                    Width::Wide => format!("{} = tf_sum(tf_widen(r{a}), tf_widen(r{b}));", let_(self, *to)),
                 }
             }
-            Op::Round { to, from } => format!("{} = tf_round(r{});", let_(self, *to), from.0),
+            Op::Round { to, from } => {
+                let element = self.shape.element.name();
+                format!("{} = tf_round_{element}(r{});", let_(self, *to), from.0)
+            }
             Op::Store { slot, from } => format!("tf_output(t, h, {}, column, r{});", self.chunk(*slot), from.0),
             Op::Put { .. } | Op::Get { .. } | Op::Read { .. } => return,
         };
@@ -204,7 +225,7 @@ impl Body<'_> {
         self.open(&format!(
             "TF_FN bool tf_column_{index}(const TfThread &t, const Params &p, const TfHeader &h, bool dead, tf_u32 column) {{"
         ));
-        self.line(&format!("const tf_u32 used = tf_{name}_begin(t, h, column);"));
+        self.line("const tf_u32 used = tf_column_begin(t, h, column);");
         let mut checked = false;
         let mut rest = self.program.ops.as_slice();
         while let Some((op, tail)) = rest.split_first() {
@@ -237,7 +258,7 @@ impl Body<'_> {
             // A rank that neither puts nor gets: its counter still goes along.
             self.line("const tf_u32 counter = tf_next(used);");
         }
-        self.line(&format!("tf_{name}_end(t, h, column, counter);"));
+        self.line("tf_column_end(t, h, column, counter);");
         self.line("return true;");
         self.close();
         self.line("");
@@ -277,7 +298,7 @@ impl Body<'_> {
         self.line("const tf_u32 counter = tf_load_own_u32(t, h.counters + tile) + 1;");
         self.line("bool failed = t.thread() == 0 && tf_aborted(t, h);");
         for (reg, width) in self.program.widths.iter().enumerate() {
-            let ty = if *width == Width::Element { "TfF16" } else { "TfF32" };
+            let ty = if *width == Width::Element { self.element() } else { WIDE };
             self.line(&format!("{ty} r{reg};"));
         }
         let stage_of = |op: &Op| match op {
@@ -383,9 +404,9 @@ impl Body<'_> {
         self.open("for (tf_u32 column = t.block() * t.threads() + t.thread(); column < h.columns; column += step) {");
         for op in &self.program.ops {
             if let Op::Read { to, port } = op {
-                let index = first as u32 + port;
+                let (index, element) = (first as u32 + port, self.element());
                 self.line(&format!(
-                    "const TfF16 r{} = tf_pull_read(t, h, p.port[{index}], 16ull * column);",
+                    "const {element} r{} = tf_pull_read<{element}>(t, h, p.port[{index}], 16ull * column);",
                     to.0
                 ));
             } else {

@@ -53,21 +53,54 @@ impl Protocol {
     }
 }
 
+/// The type of inputs and outputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Element {
+    /// IEEE binary16.
+    F16,
+    /// The upper half of an IEEE binary32.
+    Bf16,
+    /// IEEE binary32.
+    F32,
+}
+
+impl Element {
+    /// Every value, in declaration order.
+    pub const ALL: &'static [Self] = &[Self::F16, Self::Bf16, Self::F32];
+
+    /// The name in reports, which is also that of topoforge's feature.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+            Self::F32 => "f32",
+        }
+    }
+
+    /// The policies that differ for it: f32 elements have f32 sums whatever is asked for.
+    pub const fn policies(self) -> &'static [Partials] {
+        match self {
+            Self::F16 | Self::Bf16 => &[Partials::Element, Partials::F32],
+            Self::F32 => &[Partials::Element],
+        }
+    }
+}
+
 /// The type in which sums are rounded and partial sums cross edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Partials {
-    /// The element type, f16.
-    F16,
-    /// f32; the result is rounded to f16 once.
+    /// The element type itself.
+    Element,
+    /// f32; the result is rounded to the element type once.
     F32,
 }
 
 impl Partials {
-    /// The name in reports.
-    pub const fn name(self) -> &'static str {
+    /// The name of that type.
+    pub const fn name(self, element: Element) -> &'static str {
         match self {
-            Self::F16 => "f16",
-            Self::F32 => "f32",
+            Self::Element => element.name(),
+            Self::F32 => Element::F32.name(),
         }
     }
 }
@@ -202,7 +235,7 @@ impl std::error::Error for LowerError {}
 /// CUDA takes 4 KiB of parameters; the header has 64 bytes.
 pub const MAX_PORTS: usize = (4096 - 64) / 8;
 
-/// Lowers one schedule to one protocol and partials policy. `headers` is a digest of the headers of kernels/, part of
+/// Lowers one schedule to one protocol, element type and partials policy. `headers` is a digest of the headers of kernels/, part of
 /// the content hash.
 ///
 /// # Errors
@@ -210,6 +243,7 @@ pub const MAX_PORTS: usize = (4096 - 64) / 8;
 pub fn lower(
     schedule: &Verified<Schedule>,
     protocol: Protocol,
+    element: Element,
     partials: Partials,
     headers: &str,
 ) -> Result<Lowered, LowerError> {
@@ -231,7 +265,8 @@ pub fn lower(
             schedule: schedule.name.clone(),
         });
     }
-    let wide = partials == Partials::F32;
+    // f32 elements are their own partials, and take half the room of eight.
+    let wide = partials == Partials::F32 && element != Element::F32;
     let mut programs: Vec<Program> = Vec::new();
     let mut ranks = Vec::with_capacity(schedule.ranks);
     let tables = program::PortTables::of(schedule);
@@ -266,6 +301,7 @@ pub fn lower(
     };
     let shape = emit::Shape {
         protocol,
+        element,
         puts,
         gets,
         inputs,
@@ -294,7 +330,7 @@ pub fn lower(
         planes,
         expressions,
         expression_of,
-        serves_both_partials: sums_inputs_only(schedule),
+        serves_both_partials: element == Element::F32 || sums_inputs_only(schedule),
     })
 }
 
@@ -312,8 +348,8 @@ fn declared(schedule: &Schedule) -> (Vec<String>, Vec<u16>) {
     (expressions, of)
 }
 
-/// With at most one sum a value, f32 and f16 partials round once at the same place; 24 bits are at least 2 * 11 + 2, so
-/// rounding by way of f32 changes nothing.
+/// With at most one sum a value, f32 partials and the elements' own round once at the same place; 24 bits are at least
+/// 2 * 11 + 2 (f16) and 2 * 8 + 2 (bf16), so rounding by way of f32 changes nothing.
 fn sums_inputs_only(schedule: &Schedule) -> bool {
     use topoforge_planner::schedule::Value;
     schedule.values.iter().all(|v| match v {

@@ -19,7 +19,7 @@ pub struct Reg(pub u32);
 /// What a register holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Width {
-    /// Eight elements.
+    /// A vector of elements, eight of 16 bits or four of 32.
     Element,
     /// Eight f32 partials.
     Wide,

@@ -4,11 +4,12 @@
 
 use crate::commands::groups::Kind as GroupKind;
 use crate::device::{Choice, Virtual};
+use crate::failure::Failure;
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use topoforge::device::Launch;
 use topoforge::device::cuda::Way;
-use topoforge::registry::Partials;
+use topoforge::registry::{Element, Partials};
 use topoforge::tune::payloads::parse_size;
 use topoforge::tune::{Compare, Payloads, StepCalls, StepTime};
 
@@ -151,6 +152,54 @@ impl Where {
     }
 }
 
+/// Types of elements and of sums.
+#[derive(Debug, clap::Args)]
+pub struct Numbers {
+    /// Type of inputs and outputs: f16, or bf16 and f32 in builds with those features
+    #[arg(long, value_name = "f16|bf16|f32", default_value = "f16", value_parser = element)]
+    pub dtype: Element,
+    /// The type in which sums are rounded: the elements' own, or f32; then NCCL gets f32 tensors and both conversions
+    /// are timed [default: the elements' own]
+    #[arg(long, value_name = "TYPE")]
+    partials: Option<String>,
+}
+
+impl Numbers {
+    /// In which type sums are rounded.
+    ///
+    /// # Errors
+    /// A type that elements of this type are not summed in.
+    pub fn partials(&self) -> Result<Partials, Failure> {
+        let dtype = self.dtype;
+        let named = self.partials.as_deref().unwrap_or(dtype.name());
+        let known = if dtype == Element::F32 {
+            "f32".to_owned()
+        } else {
+            format!("{dtype} or f32")
+        };
+        Partials::for_element(dtype, named).ok_or_else(|| {
+            Failure::usage(format!(
+                "--partials {named}: sums of {dtype} elements are not rounded to that: write {known}"
+            ))
+        })
+    }
+
+    /// Refuses payloads that are no whole number of elements.
+    ///
+    /// # Errors
+    /// Names the first one.
+    pub fn check(&self, payloads: &Payloads) -> Result<(), Failure> {
+        let size = self.dtype.bytes() as u64;
+        match payloads.bytes().iter().find(|b| !b.is_multiple_of(size)) {
+            None => Ok(()),
+            Some(bytes) => Err(Failure::usage(format!(
+                "a payload of {bytes} bytes is no whole number of {size}-byte {} elements",
+                self.dtype
+            ))),
+        }
+    }
+}
+
 /// `topoforge qualify`
 #[derive(Debug, clap::Args)]
 pub struct QualifyArgs {
@@ -159,6 +208,9 @@ pub struct QualifyArgs {
     /// A family's name, or all
     #[arg(long, value_name = "NAME|all", default_value = "all")]
     pub family: String,
+    /// Only variants of this element type [default: every type in this build]
+    #[arg(long, value_name = "f16|bf16|f32", value_parser = element)]
+    pub dtype: Option<Element>,
     /// On GPUs: more seeds, payloads to 1 MiB, late ranks. On the host: more seeds under every order of delivery
     #[arg(long)]
     pub thorough: bool,
@@ -194,9 +246,8 @@ pub struct TuneArgs {
     /// Payloads from a model: tokens of a step, e.g. 1,5,16
     #[arg(long, value_name = "LIST", requires = "hidden", value_delimiter = ',')]
     pub tokens: Vec<u64>,
-    /// The type in which sums are rounded; with f32, NCCL gets f32 tensors and both conversions are timed
-    #[arg(long, value_name = "f16|f32", default_value = "f16", value_parser = partials)]
-    pub partials: Partials,
+    #[command(flatten)]
+    pub numbers: Numbers,
     /// What must be beaten: nccl as found, nccl-ll (with NCCL_PROTO=LL), nccl-ring (with NCCL_ALGO=Ring), pull (the
     /// peer-read kernels) or none [default: nccl,pull]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
@@ -226,9 +277,8 @@ pub struct BenchArgs {
     /// Largest payload
     #[arg(long, default_value = "512KiB", value_parser = parse_size)]
     pub to: u64,
-    /// The type in which sums are rounded
-    #[arg(long, value_name = "f16|f32", default_value = "f16", value_parser = partials)]
-    pub partials: Partials,
+    #[command(flatten)]
+    pub numbers: Numbers,
     /// What is timed beside our routes; as for tune [default: nccl,pull]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub comparator: Vec<CompareArg>,
@@ -567,7 +617,12 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 fn partials(text: &str) -> Result<Partials, String> {
-    Partials::from_name(text).ok_or_else(|| format!("`{text}` is no type of partials: write f16 or f32"))
+    Partials::for_element(Element::F16, text)
+        .ok_or_else(|| format!("`{text}` is no type of partials: write f16 or f32"))
+}
+
+fn element(text: &str) -> Result<Element, String> {
+    Element::from_name(text).ok_or_else(|| format!("`{text}` is no type of elements: write f16, bf16 or f32"))
 }
 
 #[cfg(test)]

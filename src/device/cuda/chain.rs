@@ -9,7 +9,7 @@ use super::nodes::Mix;
 use crate::device::{Chain, DeviceError, Mode, Outputs};
 use std::time::Duration;
 
-/// Outputs hold this before a run; as f16 a value that no pattern makes.
+/// Outputs hold this before a run; as f16 or bf16 a value that no pattern makes, and hardly as f32.
 const POISON: u8 = 0xa5;
 /// Bytes before and behind every buffer that nobody may write.
 const GUARD: u64 = 256;
@@ -170,6 +170,7 @@ fn enqueue(machine: &Machine, work: &Work, chain: &Chain<'_>, arena: Arena) -> R
         let buffers: Vec<(u64, u64)> = (0..machine.world()).map(buffer_of).collect();
         work.enqueue(machine, chain.geometry, bytes, &buffers)?;
         let mix = Mix {
+            element: work.element(),
             bytes,
             call,
             seed: chain.mix_seed,

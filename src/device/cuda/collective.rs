@@ -14,7 +14,7 @@ use crate::driver::launch;
 use crate::driver::memory::{DeviceBuffer, MappedHost};
 use crate::driver::module::Function;
 use crate::process::heap::Block;
-use crate::registry::{Memory, Protocol, Variant};
+use crate::registry::{Element, Memory, Protocol, Variant};
 use std::sync::Arc;
 
 /// What a [`crate::device::Prepared`] stands for.
@@ -31,6 +31,14 @@ pub(super) enum Work {
 }
 
 impl Work {
+    /// Type of inputs and outputs.
+    pub fn element(&self) -> Element {
+        match self {
+            Self::Compiled(compiled) => compiled.variant.element,
+            Self::Nccl(nccl) => nccl.element(),
+        }
+    }
+
     /// Enqueues one call on every rank of this process; `buffers[rank]` is `(input, output)` of every rank there is.
     pub fn enqueue(
         &self,

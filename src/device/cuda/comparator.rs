@@ -1,6 +1,7 @@
 //! NCCL's all-reduce in the place of a collective.
 //!
-//! With f32 partials NCCL gets f32 tensors and both conversions belong to the call, since a caller would pay for them.
+//! With f32 partials of 16-bit elements NCCL gets f32 tensors and both conversions belong to the call, since a caller would
+//! pay for them.
 //! Warmed before anything is captured or spins. Start at [`NcclAllReduce`].
 
 use super::machine::Machine;
@@ -9,13 +10,14 @@ use crate::driver::memory::DeviceBuffer;
 use crate::driver::nccl::{Communicators, Nccl, NcclType};
 use crate::driver::nccl_rank::NcclRank;
 use crate::driver::stream::Stream;
-use crate::registry::Partials;
+use crate::registry::{Element, Partials};
 use std::time::Duration;
 
 /// NCCL on every rank's stream.
 pub(super) struct NcclAllReduce {
     setting: NcclSetting,
-    /// One f32 tensor a rank; empty with f16 partials.
+    element: Element,
+    /// One f32 tensor a rank; empty where sums are of the element type.
     wide: Vec<DeviceBuffer>,
 }
 
@@ -29,12 +31,13 @@ impl NcclAllReduce {
     pub fn new(
         machine: &mut Machine,
         setting: NcclSetting,
+        element: Element,
         partials: Partials,
         max_bytes: u64,
     ) -> Result<Self, DeviceError> {
-        if max_bytes == 0 {
+        if max_bytes < element.bytes() as u64 {
             return Err(DeviceError::Misuse {
-                reason: "prepare for a payload of at least 2 bytes".to_owned(),
+                reason: format!("prepare for a payload of at least one element of {element}"),
             });
         }
         if !machine.nccl.contains_key(&setting) && machine.is_joint() {
@@ -50,13 +53,14 @@ impl NcclAllReduce {
             let made = Communicators::told(&ordinals, setting.variable())?;
             machine.nccl.insert(setting, made);
         }
-        let wide = match partials {
-            Partials::F16 => Vec::new(),
-            Partials::F32 => (0..machine.ranks.len())
+        let wide = if partials.sums(element) == element {
+            Vec::new()
+        } else {
+            (0..machine.ranks.len())
                 .map(|r| DeviceBuffer::new(machine.context(r), 2 * max_bytes))
-                .collect::<Result<_, _>>()?,
+                .collect::<Result<_, _>>()?
         };
-        let nccl = Self { setting, wide };
+        let nccl = Self { setting, element, wide };
         match nccl.warm(machine, max_bytes) {
             Ok(()) => Ok(nccl),
             Err(e) => {
@@ -69,6 +73,10 @@ impl NcclAllReduce {
         }
     }
 
+    pub const fn element(&self) -> Element {
+        self.element
+    }
+
     fn warm(&self, machine: &mut Machine, max_bytes: u64) -> Result<(), DeviceError> {
         machine.reserve(max_bytes, max_bytes)?;
         let buffers: Vec<_> = (0..machine.world()).map(|r| machine.buffers(r)).collect();
@@ -78,7 +86,7 @@ impl NcclAllReduce {
         for bytes in WARM_BYTES
             .into_iter()
             .filter(|b| *b < max_bytes)
-            .chain([max_bytes & !1])
+            .chain([max_bytes & !3])
             .filter(|b| *b > 0)
         {
             let enqueued = self.enqueue(machine, bytes, &buffers);
@@ -94,17 +102,17 @@ impl NcclAllReduce {
         };
         let streams: Vec<&Stream> = machine.ranks.iter().map(|r| &r.stream).collect();
         let buffers = &buffers[machine.first..machine.first + machine.ranks.len()];
-        let elements = bytes / 2;
+        let elements = bytes / self.element.bytes() as u64;
         if self.wide.is_empty() {
-            return Ok(nccl.all_reduce(buffers, elements, NcclType::F16, &streams)?);
+            return Ok(nccl.all_reduce(buffers, elements, self.element.into(), &streams)?);
         }
         for (r, wide) in self.wide.iter().enumerate() {
-            machine.widen(r, buffers[r].0, wide.address(), elements)?;
+            machine.widen(self.element, r, buffers[r].0, wide.address(), elements)?;
         }
         let in_place: Vec<_> = self.wide.iter().map(|w| (w.address(), w.address())).collect();
         nccl.all_reduce(&in_place, elements, NcclType::F32, &streams)?;
         for (r, wide) in self.wide.iter().enumerate() {
-            machine.narrow(r, wide.address(), buffers[r].1, elements)?;
+            machine.narrow(self.element, r, wide.address(), buffers[r].1, elements)?;
         }
         Ok(())
     }

@@ -10,11 +10,13 @@ use crate::driver::memory::DeviceBuffer;
 use crate::driver::module::{Function, Module};
 use crate::driver::stream::Stream;
 use crate::process::heap::Block;
+use crate::registry::Element;
 use std::sync::Arc;
 
 /// Kernels of kernels/tools.cu on one device.
 pub(super) struct Tools {
-    pub mix: Function,
+    /// f16, bf16, f32.
+    mix: [Function; 3],
     pub copy: Function,
     pub nop: Function,
     pub ping: Function,
@@ -22,12 +24,26 @@ pub(super) struct Tools {
     pub fan: Function,
     pub gate: Function,
     pub delay: Function,
-    pub widen: Function,
-    pub narrow: Function,
+    /// f16 and bf16 to f32.
+    pub widen: [Function; 2],
+    /// f32 to f16 and bf16.
+    pub narrow: [Function; 2],
     pub ping_far: Function,
     pub read: Function,
     pub busy: Function,
     pub soak: Function,
+}
+
+impl Tools {
+    /// The mixing node of an element type.
+    pub fn mix(&self, element: Element) -> &Function {
+        let [f16, bf16, f32] = &self.mix;
+        match element {
+            Element::F16 => f16,
+            Element::Bf16 => bf16,
+            Element::F32 => f32,
+        }
+    }
 }
 
 /// A device and what is loaded on it.
@@ -84,7 +100,11 @@ impl Gpu {
         }
         let module = Module::load(&context, tool_images())?;
         let tools = Tools {
-            mix: module.function("tf_mix")?,
+            mix: [
+                module.function("tf_mix_f16")?,
+                module.function("tf_mix_bf16")?,
+                module.function("tf_mix_f32")?,
+            ],
             copy: module.function("tf_copy")?,
             nop: module.function("tf_nop")?,
             ping: module.function("tf_ping")?,
@@ -92,8 +112,8 @@ impl Gpu {
             fan: module.function("tf_fan")?,
             gate: module.function("tf_gate")?,
             delay: module.function("tf_delay")?,
-            widen: module.function("tf_widen_f16")?,
-            narrow: module.function("tf_narrow_f32")?,
+            widen: [module.function("tf_widen_f16")?, module.function("tf_widen_bf16")?],
+            narrow: [module.function("tf_narrow_f16")?, module.function("tf_narrow_bf16")?],
             ping_far: module.function("tf_ping_far")?,
             read: module.function("tf_read")?,
             busy: module.function("tf_busy")?,

@@ -25,7 +25,7 @@ mod verdict;
 
 use super::{
     Chain, Comparator, DeviceError, DeviceInfo, Executor, Fault, Geometry, Launch, Outputs, Preparation, Prepared,
-    Sampling, Timed,
+    Sampling, Timed, whole,
 };
 use crate::device::edges::Measured;
 use crate::device::floor::{Floor, LaunchCost};
@@ -179,9 +179,7 @@ impl CudaExecutor {
         if collective.dead {
             return Err(DeviceError::Poisoned);
         }
-        if bytes == 0 || !bytes.is_multiple_of(2) {
-            return misuse(format!("{bytes} bytes are no payload: give a positive, even number"));
-        }
+        whole(bytes, collective.work.element())?;
         if bytes > collective.max_bytes {
             return misuse(format!(
                 "{bytes} bytes are more than the {} prepared for",
@@ -311,9 +309,9 @@ impl Executor for CudaExecutor {
     }
 
     fn prepare_comparator(&mut self, comparator: Comparator, max_bytes: u64) -> Result<Prepared, DeviceError> {
-        let Comparator::Nccl(setting, partials) = comparator;
+        let Comparator::Nccl(setting, element, partials) = comparator;
         let machine = self.machine_mut()?;
-        let nccl = NcclAllReduce::new(machine, setting, partials, max_bytes);
+        let nccl = NcclAllReduce::new(machine, setting, element, partials, max_bytes);
         let nccl = machine.finish("preparing NCCL", nccl)?;
         Ok(self.keep(Work::Nccl(nccl), max_bytes))
     }

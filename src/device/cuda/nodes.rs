@@ -6,6 +6,7 @@ use super::gpu::Rank;
 use super::machine::Machine;
 use crate::device::{DeviceError, Geometry, Launch};
 use crate::driver::launch;
+use crate::registry::Element;
 use std::time::Duration;
 
 /// How long a start gate holds a stream at most.
@@ -13,6 +14,7 @@ const GATE: Duration = Duration::from_secs(5);
 
 /// Arguments of a mixing node.
 pub(super) struct Mix {
+    pub element: Element,
     pub bytes: u64,
     pub call: u32,
     pub seed: u32,
@@ -24,7 +26,8 @@ pub(super) struct Mix {
 impl Machine {
     /// Each tool, and the driver's own fill and copy, once, so that nothing is loaded or resized while kernels spin.
     pub fn warm(&self) -> Result<(), DeviceError> {
-        let nothing = Mix {
+        let nothing = |element| Mix {
+            element,
             bytes: 0,
             call: 0,
             seed: 0,
@@ -37,9 +40,12 @@ impl Machine {
             let (a, b) = (rank.input.address(), rank.output.address());
             rank.stream.fill(a, 0, 256)?;
             rank.stream.copy(b, a, 256)?;
-            self.mix(r, &nothing, a, b)?;
-            launch::values(&rank.stream, &tools.widen, one, &[a, b, 0])?;
-            launch::values(&rank.stream, &tools.narrow, one, &[a, b, 0])?;
+            for element in Element::ALL {
+                self.mix(r, &nothing(*element), a, b)?;
+            }
+            for kernel in tools.widen.iter().chain(&tools.narrow) {
+                launch::values(&rank.stream, kernel, one, &[a, b, 0])?;
+            }
             launch::values(&rank.stream, &tools.delay, one, &[0])?;
             self.gate_at(rank, 0)?;
         }
@@ -48,7 +54,7 @@ impl Machine {
 
     /// Enqueues the mixing node: `input` from `output`.
     pub fn mix(&self, rank: usize, mix: &Mix, input: u64, output: u64) -> Result<(), DeviceError> {
-        let count = mix.bytes / 2;
+        let count = mix.bytes / mix.element.bytes() as u64;
         let values = [
             input,
             output,
@@ -62,29 +68,29 @@ impl Machine {
         let rank = &self.ranks[rank];
         Ok(launch::values(
             &rank.stream,
-            &self.gpus[rank.gpu].tools.mix,
+            self.gpus[rank.gpu].tools.mix(mix.element),
             spread(count).launched(mix.launch),
             &values,
         )?)
     }
 
-    /// Enqueues f16 to f32.
-    pub fn widen(&self, rank: usize, from: u64, to: u64, count: u64) -> Result<(), DeviceError> {
+    /// Enqueues a 16-bit type to f32.
+    pub fn widen(&self, element: Element, rank: usize, from: u64, to: u64, count: u64) -> Result<(), DeviceError> {
         let rank = &self.ranks[rank];
         Ok(launch::values(
             &rank.stream,
-            &self.gpus[rank.gpu].tools.widen,
+            &self.gpus[rank.gpu].tools.widen[usize::from(element == Element::Bf16)],
             whole(count),
             &[from, to, count],
         )?)
     }
 
-    /// Enqueues f32 to f16.
-    pub fn narrow(&self, rank: usize, from: u64, to: u64, count: u64) -> Result<(), DeviceError> {
+    /// Enqueues f32 to a 16-bit type.
+    pub fn narrow(&self, element: Element, rank: usize, from: u64, to: u64, count: u64) -> Result<(), DeviceError> {
         let rank = &self.ranks[rank];
         Ok(launch::values(
             &rank.stream,
-            &self.gpus[rank.gpu].tools.narrow,
+            &self.gpus[rank.gpu].tools.narrow[usize::from(element == Element::Bf16)],
             whole(count),
             &[from, to, count],
         )?)

@@ -8,8 +8,8 @@ use super::layout::POISON;
 use super::machine::Machine;
 use super::rng::Rng;
 use super::schedule::{self, Grid, Next, Pace, Stacks, Streams};
-use crate::device::{Chain, DeviceError, Mode, Outputs};
-use crate::qualify::mix::mix_buffer;
+use crate::device::{Chain, DeviceError, Mode, Outputs, whole};
+use crate::qualify::mix::Mixing;
 use crate::registry::Protocol;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -77,8 +77,12 @@ impl Streams for ChainStreams<'_> {
                 state.phase = Phase::Arrive;
                 let call = ((state.done - 1) % self.chain.calls as usize) as u32;
                 if let Some(last) = state.outputs.last() {
-                    let Chain { mix_seed, specials, .. } = *self.chain;
-                    mix_buffer(last, rank, call, mix_seed, specials, &mut self.mixed);
+                    let mixing = Mixing {
+                        element: self.collective.variant.element,
+                        seed: self.chain.mix_seed,
+                        specials: self.chain.specials,
+                    };
+                    mixing.buffer(last, rank, call, &mut self.mixed);
                 }
                 let input = self.collective.map.ranks[rank].map.input;
                 if self.collective.variant.protocol == Protocol::Pull {
@@ -168,9 +172,7 @@ pub(super) fn check(collective: &Collective, chain: &Chain<'_>, max_threads: u32
     if collective.dead {
         return Err(DeviceError::Poisoned);
     }
-    if bytes == 0 || bytes % 2 != 0 {
-        return misuse(format!("{bytes} bytes are no payload: give a positive, even number"));
-    }
+    whole(bytes, collective.variant.element)?;
     if bytes > prepared.max_bytes {
         return misuse(format!(
             "{bytes} bytes are more than the {} prepared for",

@@ -28,6 +28,8 @@ pub fn run(args: &BenchArgs, output: &mut Output) -> Result<Outcome, Failure> {
         )));
     }
     let payloads = Payloads::from_bytes(&sweep(args.from, args.to)).map_err(|e| Failure::usage(e.to_string()))?;
+    args.numbers.check(&payloads)?;
+    args.numbers.partials()?;
     comparators(&args.comparator)?;
     if let Some(path) = &args.svg {
         writable(path)?;
@@ -111,7 +113,8 @@ fn measure(
     let launches = setting.launches(args.launch)?;
     let mut options = setting.options(place.seed);
     options.payloads = payloads.clone();
-    options.partials = args.partials;
+    options.element = args.numbers.dtype;
+    options.partials = args.numbers.partials()?;
     options.comparators = comparators(&args.comparator)?;
     options.launches = launches;
     let family = setting.family;

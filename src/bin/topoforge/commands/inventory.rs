@@ -6,7 +6,7 @@ use crate::names;
 use crate::report::Output;
 use crate::report::inventory::{Devices, Families, FamilyLine, GpuLine, Version};
 use std::collections::BTreeMap;
-use topoforge::registry::{Family, Registry};
+use topoforge::registry::{Element, Family, Registry};
 
 /// `topoforge families`
 pub fn families(output: &mut Output) -> Result<Outcome, Failure> {
@@ -31,6 +31,10 @@ fn line(family: &'static Family, archs: &[u32]) -> Result<FamilyLine, Failure> {
     Ok(FamilyLine {
         name: family.name.to_owned(),
         ranks: names::ranks(family)?,
+        elements: (Element::ALL.iter())
+            .filter(|e| family.variants.iter().any(|v| v.element == **e))
+            .map(|e| e.name())
+            .collect(),
         variants: family.variants.len(),
         kernels: kernels.len(),
         archs: archs.iter().map(|a| format!("sm_{a}")).collect(),

@@ -14,7 +14,7 @@ use topoforge::planner::schedule::{
     plan_at, verify::declared, verify::replicated,
 };
 use topoforge::planner::topology::Topology;
-use topoforge::registry::{Partials, Registry};
+use topoforge::registry::{Element, Partials, Registry};
 
 /// `topoforge plan`
 pub fn run(args: &PlanArgs, output: &mut Output) -> Result<Outcome, Failure> {
@@ -27,7 +27,7 @@ pub fn run(args: &PlanArgs, output: &mut Output) -> Result<Outcome, Failure> {
     drawings(args)?;
     let topology = target(&args.target)?;
     let width = match args.partials {
-        Partials::F16 => 2,
+        Partials::Element => 2,
         Partials::F32 => 4,
     };
     let mut options = family_options(&topology, width);
@@ -55,7 +55,11 @@ pub fn run(args: &PlanArgs, output: &mut Output) -> Result<Outcome, Failure> {
     };
     let title = format!(
         "{}: {} ranks over {over}, {} partials; {} candidates, {} verified",
-        found.topology, topology.ranks, args.partials, found.candidates, found.verified
+        found.topology,
+        topology.ranks,
+        args.partials.sums(Element::F16),
+        found.candidates,
+        found.verified
     );
     let empty = found.is_empty();
     output.emit(&PlanReport {

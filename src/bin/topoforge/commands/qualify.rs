@@ -72,7 +72,9 @@ impl Run<'_> {
 
     /// All variants of one family on an executor of its own.
     fn prove(&mut self, family: &'static Family, devices: &[usize]) {
-        let of = family.variants.len();
+        let wanted = |v: &&Variant| self.args.dtype.is_none_or(|dtype| v.element == dtype);
+        let variants: Vec<&'static Variant> = family.variants.iter().filter(wanted).collect();
+        let of = variants.len();
         let ranks = family.variants.first().map_or(0, |v| v.ranks.len());
         let mut own = Tally::default();
         let mut passed = 0;
@@ -81,12 +83,12 @@ impl Run<'_> {
             .executors(devices, family, self.args.place.seed, self.args.thorough)
         {
             Err(error) => {
-                for variant in family.variants {
+                for variant in variants {
                     self.refuse(family, variant, error.to_string());
                 }
             }
             Ok(mut executors) => {
-                for (done, variant) in family.variants.iter().enumerate() {
+                for (done, variant) in variants.into_iter().enumerate() {
                     let who = format!("{} {}/{of}: {}", family.name, done + 1, variant.name);
                     self.output.show(&who);
                     match proofs(&mut executors, variant, self.place, self.args) {
@@ -136,13 +138,19 @@ impl Run<'_> {
             output,
             tally,
             mut report,
+            args,
             ..
         } = self;
+        let dtype = args.dtype;
         (report.chains, report.calls, report.words) = (tally.chains, tally.calls, tally.words);
         report.finite_share = tally.finite_share();
         output.emit(&report)?;
         let (checked, refused) = (report.checked, report.failed.len());
-        Ok(if checked == 0 {
+        Ok(if let (0, Some(dtype)) = (checked, dtype) {
+            Outcome::Failed(format!(
+                "nothing was checked: this build holds no kernels for {dtype}, feature `{dtype}` compiles them"
+            ))
+        } else if checked == 0 {
             Outcome::Failed("nothing was checked".to_owned())
         } else if refused > 0 {
             Outcome::Failed(format!("{refused} of {checked} variants were refused"))

@@ -15,7 +15,7 @@ use topoforge::matching::match_families;
 use topoforge::planner::matching::{Devices, Options};
 use topoforge::probe::probe;
 use topoforge::qualify::QualifyPlan;
-use topoforge::registry::{Family, Memory, Partials, Registry};
+use topoforge::registry::{Element, Family, Memory, Partials, Registry};
 use topoforge::routes::Identity;
 use topoforge::tune::{Compare, Progress, TuneOptions};
 
@@ -118,10 +118,10 @@ impl Setting {
     }
 
     /// What routes measured here depend on; none on the host.
-    pub fn identity(&self, partials: Partials) -> Option<Identity> {
+    pub fn identity(&self, element: Element, partials: Partials) -> Option<Identity> {
         match &self.ranks {
             Ranks::Host(_) => None,
-            Ranks::Cuda(site) => Some(site.identity(partials)),
+            Ranks::Cuda(site) => Some(site.identity_of(element, partials)),
         }
     }
 

@@ -16,7 +16,7 @@ use topoforge::registry::Partials;
 pub fn run(args: &SimulateArgs, output: &mut Output) -> Result<Outcome, Failure> {
     let topology = target(&args.target)?;
     let width = match args.partials {
-        Partials::F16 => 2,
+        Partials::Element => 2,
         Partials::F32 => 4,
     };
     let options = family_options(&topology, width);

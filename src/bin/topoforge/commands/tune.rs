@@ -11,7 +11,6 @@ use crate::report::took::Took;
 use std::path::Path;
 use std::time::Instant;
 use topoforge::driver::start_up;
-use topoforge::registry::Element;
 use topoforge::routes::Routes;
 use topoforge::tune::{CallTrace, Payloads, StepCalls, TuneReport, project, tune};
 
@@ -19,6 +18,8 @@ use topoforge::tune::{CallTrace, Payloads, StepCalls, TuneReport, project, tune}
 pub fn run(args: &TuneArgs, output: &mut Output) -> Result<Outcome, Failure> {
     let since = Instant::now();
     let (payloads, calls) = payloads(args)?;
+    args.numbers.check(&payloads)?;
+    let partials = args.numbers.partials()?;
     let comparators = comparators(&args.comparator)?;
     let mut setting = Setting::open(&args.place, args.family.as_deref(), output)?;
     let opened = since.elapsed();
@@ -38,7 +39,8 @@ pub fn run(args: &TuneArgs, output: &mut Output) -> Result<Outcome, Failure> {
     }
     let mut options = setting.options(args.place.seed);
     options.payloads = payloads;
-    options.partials = args.partials;
+    options.element = args.numbers.dtype;
+    options.partials = partials;
     options.launches = launches;
     options.concurrency = args.concurrency.unwrap_or(0);
     options.comparators = comparators;
@@ -78,11 +80,12 @@ pub fn run(args: &TuneArgs, output: &mut Output) -> Result<Outcome, Failure> {
 
 /// What is tuned, and how often a step calls it where that was said.
 fn payloads(args: &TuneArgs) -> Result<(Payloads, Option<StepCalls>), Failure> {
+    let element = args.numbers.dtype;
     let refused = |e: &dyn std::fmt::Display| Failure::usage(e.to_string());
     if let Some(file) = &args.from_trace {
         let trace = CallTrace::read(file).map_err(|e| refused(&e))?;
-        let payloads = trace.payloads(Element::F16).map_err(|e| refused(&e))?;
-        return Ok((payloads, Some(StepCalls::new(&trace.counts(Element::F16)))));
+        let payloads = trace.payloads(element).map_err(|e| refused(&e))?;
+        return Ok((payloads, Some(StepCalls::new(&trace.counts(element)))));
     }
     if args.step_ms.is_some() && args.calls.is_none() {
         return Err(Failure::usage(
@@ -112,7 +115,9 @@ fn payloads(args: &TuneArgs) -> Result<(Payloads, Option<StepCalls>), Failure> {
 }
 
 fn write(setting: &Setting, report: &TuneReport, path: &Path) -> Result<(), String> {
-    let identity = setting.identity(report.partials).ok_or("routes are only for GPUs")?;
+    let identity = setting
+        .identity(report.element, report.partials)
+        .ok_or("routes are only for GPUs")?;
     let routes = Routes::from_report(report, identity).map_err(|e| e.to_string())?;
     routes.write(path).map_err(|e| e.to_string())
 }

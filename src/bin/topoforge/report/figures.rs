@@ -55,6 +55,7 @@ pub struct TuneDocument {
     emulation: bool,
     family: String,
     ranks: usize,
+    element: &'static str,
     partials: &'static str,
     memory: &'static str,
     sampling: SamplingLine,
@@ -143,7 +144,8 @@ impl TuneDocument {
             emulation: report.emulation,
             family: report.family.clone(),
             ranks: report.device.names.len(),
-            partials: report.partials.name(),
+            element: report.element.name(),
+            partials: report.partials.sums(report.element).name(),
             memory: report.memory.name(),
             sampling: report.sampling.into(),
             rows: report.rows.iter().map(row).collect(),
@@ -157,7 +159,8 @@ impl TuneDocument {
 
 impl Report for TuneDocument {
     fn text(&self) -> String {
-        let mut out = heading(&self.family, &self.device, &self.gpus, self.partials, &self.sampling);
+        let numbers = (self.element, self.partials);
+        let mut out = heading(&self.family, &self.device, &self.gpus, numbers, &self.sampling);
         if self.emulation {
             let _ = writeln!(out, "{EMULATION}");
         }
@@ -250,6 +253,7 @@ pub struct BenchDocument {
     emulation: bool,
     family: String,
     ranks: usize,
+    element: &'static str,
     partials: &'static str,
     sampling: SamplingLine,
     columns: Vec<String>,
@@ -332,7 +336,8 @@ impl BenchDocument {
             emulation: report.emulation,
             family: report.family.clone(),
             ranks: report.device.names.len(),
-            partials: report.partials.name(),
+            element: report.element.name(),
+            partials: report.partials.sums(report.element).name(),
             sampling: report.sampling.into(),
             columns: report.columns.clone(),
             rows: report.rows.iter().map(row).collect(),
@@ -352,7 +357,8 @@ impl BenchDocument {
 impl Report for BenchDocument {
     /// Names are long and many, so that columns have letters and a list says which is which.
     fn text(&self) -> String {
-        let mut out = heading(&self.family, &self.device, &self.gpus, self.partials, &self.sampling);
+        let numbers = (self.element, self.partials);
+        let mut out = heading(&self.family, &self.device, &self.gpus, numbers, &self.sampling);
         if let Some(group) = &self.group {
             let _ = writeln!(out, "group: {group}");
         }
@@ -392,7 +398,13 @@ impl Report for BenchDocument {
     }
 }
 
-fn heading(family: &str, device: &str, names: &[String], partials: &str, sampling: &SamplingLine) -> String {
+fn heading(
+    family: &str,
+    device: &str,
+    names: &[String],
+    (element, partials): (&str, &str),
+    sampling: &SamplingLine,
+) -> String {
     let mut names = names.to_vec();
     names.dedup();
     let several = |n: u32, what: &str| {
@@ -403,7 +415,7 @@ fn heading(family: &str, device: &str, names: &[String], partials: &str, samplin
         }
     };
     format!(
-        "{family} on {device} ({}), {partials} partials, median of {} of {}\n",
+        "{family} on {device} ({}), {element} with {partials} partials, median of {} of {}\n",
         names.join(", "),
         several(sampling.samples, "sample"),
         several(sampling.calls, "dependent call")

@@ -7,7 +7,7 @@ use super::table::{Table, count};
 use serde::Serialize;
 use std::fmt::Write;
 use std::sync::OnceLock;
-use topoforge::registry::{BuildInfo, Registry};
+use topoforge::registry::{BuildInfo, Element, Registry};
 
 /// `topoforge families`
 #[derive(Debug, Serialize)]
@@ -23,6 +23,8 @@ pub struct FamilyLine {
     pub name: String,
     /// Its ranks.
     pub ranks: usize,
+    /// Element types that it has variants for.
+    pub elements: Vec<&'static str>,
     /// How many variants were compiled.
     pub variants: usize,
     /// Distinct kernels behind them.
@@ -40,6 +42,7 @@ impl Report for Families {
         let mut table = (Table::default()
             .text("family")
             .figure("ranks")
+            .text("elements")
             .figure("variants")
             .figure("kernels"))
         .figure("fatbin bytes")
@@ -54,6 +57,7 @@ impl Report for Families {
             table.row([
                 f.name.clone(),
                 f.ranks.to_string(),
+                f.elements.join(" "),
                 f.variants.to_string(),
                 f.kernels.to_string(),
                 count(f.fatbin_bytes),
@@ -116,6 +120,8 @@ impl Report for Devices {
 pub struct Version {
     /// Of topoforge.
     pub version: &'static str,
+    /// Element types whose kernels are inside.
+    pub elements: Vec<&'static str>,
     /// Architectures with machine code inside.
     pub archs: Vec<String>,
     /// The last resort.
@@ -146,11 +152,13 @@ impl Version {
         let mut archs: Vec<u32> = builds.iter().flat_map(|b| b.archs).copied().collect();
         archs.sort_unstable();
         archs.dedup();
+        let has = |e: &&Element| builds.iter().any(|b| b.elements.contains(e));
         let mut toolkits: Vec<&'static str> = builds.iter().flat_map(|b| b.toolkits).copied().collect();
         toolkits.dedup();
         let left_out = builds.iter().flat_map(|b| b.left_out);
         Self {
             version: env!("CARGO_PKG_VERSION"),
+            elements: Element::ALL.iter().filter(has).map(|e| e.name()).collect(),
             archs: archs.iter().map(|a| format!("sm_{a}")).collect(),
             ptx: builds
                 .iter()
@@ -176,7 +184,8 @@ impl Version {
             .map(|p| format!(" and {p} as PTX"))
             .unwrap_or_default();
         let mut out = format!(
-            "architectures: {}{ptx}\ntoolkits: {}\nkernel set: {}\nhost executor: {}\n",
+            "elements: {}\narchitectures: {}{ptx}\ntoolkits: {}\nkernel set: {}\nhost executor: {}\n",
+            list(self.elements.join(" ")),
             list(self.archs.join(" ")),
             list(
                 self.toolkits

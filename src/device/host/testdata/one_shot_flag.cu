@@ -13,7 +13,7 @@ TF_KERNEL(tf_test_flag, Params) {
     const bool live = column < p.h.columns;
     TfF16 own;
     if (live) {
-      own = tf_input(t, p.h, 0, column);
+      own = tf_input<TfF16>(t, p.h, 0, column);
       for (tf_u32 k = 0; k < PEERS; k++) tf_flag_put<1>(t, p.h, p.port[k], column, counter, own);
     }
     tf_barrier(t);
@@ -38,7 +38,7 @@ TF_KERNEL(tf_test_flag, Params) {
     if (live) {
       TfF16 others[PEERS];
       for (tf_u32 k = 0; k < PEERS; k++) tf_flag_read<1>(t, p.h, p.port[PEERS + k], column, counter, others[k]);
-      tf_output(t, p.h, 0, column, tf_fold_f16(own, others, me));
+      tf_output(t, p.h, 0, column, tf_fold<TfF16>(own, others, me));
     }
   }
 }

@@ -7,13 +7,13 @@ TF_KERNEL(tf_test_packet, Params) {
   TF_ENTER
   const tf_u32 me = p.h.program;
   for (tf_u32 column = t.block() * t.threads() + t.thread(); column < p.h.columns; column += t.blocks() * t.threads()) {
-    const tf_u32 counter = tf_next(tf_packet_begin(t, p.h, column));
-    const TfF16 own = tf_input(t, p.h, 0, column);
+    const tf_u32 counter = tf_next(tf_column_begin(t, p.h, column));
+    const TfF16 own = tf_input<TfF16>(t, p.h, 0, column);
     for (tf_u32 k = 0; k < PEERS; k++) tf_packet_put<2>(t, p.h, p.port[k], column, counter, own);
     TfF16 others[PEERS];
     if (!tf_packet_gather<2>(t, p.h, p.port + PEERS, column, counter, PEERS, 0, others)) return;
-    tf_output(t, p.h, 0, column, tf_fold_f16(own, others, me));
-    tf_packet_end(t, p.h, column, counter);
+    tf_output(t, p.h, 0, column, tf_fold<TfF16>(own, others, me));
+    tf_column_end(t, p.h, column, counter);
 #ifdef OVERRUN
     if (column == 0 && me == 1) p.h.output[p.h.bytes + OVERRUN] = 0;
 #endif

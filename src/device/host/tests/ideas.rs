@@ -4,7 +4,7 @@
 use crate::device::Geometry;
 use crate::device::host::{Delivery, HostExecutor, HostOptions, ffi};
 use crate::planner::schedule::verify::verify_on;
-use crate::planner::schedule::{EdgePolicy, Edges, generate};
+use crate::planner::schedule::{EdgePolicy, Edges, Schedule, Verified, generate};
 use crate::planner::topology::{LinkClass, PcieClass, Topology};
 use crate::qualify::{QualifyPlan, qualify};
 use crate::registry::{Element, Kernel, Memory, Partials, Protocol, PutPort, RankPorts, Variant};
@@ -15,8 +15,17 @@ use topoforge_codegen::lower::{self, Lowered, lower};
 const PIX: LinkClass = LinkClass::Pcie(PcieClass::Pix);
 const SYS: LinkClass = LinkClass::Pcie(PcieClass::Sys);
 
-/// Name, kernel, chunks and stages, protocol and partials.
-type Made = (String, Lowered, (u32, u32), (Protocol, Partials));
+/// What is proven.
+struct Made {
+    name: String,
+    lowered: Lowered,
+    chunks: u32,
+    stages: u32,
+    protocol: Protocol,
+    memory: Memory,
+    element: Element,
+    partials: Partials,
+}
 
 fn leak<T>(items: Vec<T>) -> &'static [T] {
     Box::leak(items.into_boxed_slice())
@@ -76,23 +85,62 @@ fn cases() -> Vec<(Topology, &'static [&'static str])> {
     ]
 }
 
-fn protocols() -> [(lower::Protocol, Protocol); 3] {
-    [
-        (lower::Protocol::Packet, Protocol::Packet),
-        (lower::Protocol::Sentinel, Protocol::Sentinel),
-        (lower::Protocol::Flag, Protocol::Flag),
-    ]
+const PUSHED: [(lower::Protocol, Protocol); 3] = [
+    (lower::Protocol::Packet, Protocol::Packet),
+    (lower::Protocol::Sentinel, Protocol::Sentinel),
+    (lower::Protocol::Flag, Protocol::Flag),
+];
+const PULLED: [(lower::Protocol, Protocol); 1] = [(lower::Protocol::Pull, Protocol::Pull)];
+
+/// An element type with a policy for its sums, as codegen and as the registry name them.
+type Numbers = ((lower::Element, lower::Partials), (Element, Partials));
+const F16: Numbers = (
+    (lower::Element::F16, lower::Partials::Element),
+    (Element::F16, Partials::Element),
+);
+const F16_WIDE: Numbers = (
+    (lower::Element::F16, lower::Partials::F32),
+    (Element::F16, Partials::F32),
+);
+const BF16: Numbers = (
+    (lower::Element::Bf16, lower::Partials::Element),
+    (Element::Bf16, Partials::Element),
+);
+const BF16_WIDE: Numbers = (
+    (lower::Element::Bf16, lower::Partials::F32),
+    (Element::Bf16, Partials::F32),
+);
+const F32: Numbers = (
+    (lower::Element::F32, lower::Partials::Element),
+    (Element::F32, Partials::Element),
+);
+
+fn make(verified: &Verified<Schedule>, protocol: (lower::Protocol, Protocol), numbers: Numbers, machine: &str) -> Made {
+    let ((element, policy), (of, partials)) = numbers;
+    let lowered = lower(verified, protocol.0, element, policy, "").unwrap_or_else(|e| panic!("{e}"));
+    Made {
+        name: format!("{machine}: {}/{}/{of} in {partials}", verified.name, protocol.1),
+        lowered,
+        chunks: verified.chunks,
+        stages: verified.stages.len() as u32,
+        protocol: protocol.1,
+        memory: Memory::Peer,
+        element: of,
+        partials,
+    }
 }
 
 /// All texts as one, each in a namespace of its own, so that headers are read once.
-fn compile(texts: &[String]) -> std::path::PathBuf {
-    let mut source = String::from("#include \"packet.cuh\"\n#include \"sentinel.cuh\"\n#include \"flag.cuh\"\n");
+fn compile(texts: &[String], what: &str) -> std::path::PathBuf {
+    let mut source = String::from(
+        "#include \"packet.cuh\"\n#include \"sentinel.cuh\"\n#include \"flag.cuh\"\n#include \"pull.cuh\"\n",
+    );
     for (at, text) in texts.iter().enumerate() {
         let body: Vec<&str> = text.lines().filter(|l| !l.starts_with("#include")).collect();
         source.push_str(&format!("namespace n{at} {{\n{}\n}}\n", body.join("\n")));
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let at = std::env::temp_dir().join(format!("topoforge-{}-ideas", std::process::id()));
+    let at = std::env::temp_dir().join(format!("topoforge-{}-{what}", std::process::id()));
     let (file, library) = (at.with_extension("cpp"), at.with_extension("so"));
     std::fs::write(&file, source).unwrap();
     let status = Command::new("c++")
@@ -110,13 +158,7 @@ fn compile(texts: &[String]) -> std::path::PathBuf {
     library
 }
 
-fn variant(
-    name: String,
-    lowered: &Lowered,
-    (chunks, stages): (u32, u32),
-    (protocol, partials): (Protocol, Partials),
-    library: &Path,
-) -> &'static Variant {
+fn variant(made: &Made, library: &Path) -> &'static Variant {
     let ports = |rank: &lower::RankPorts| RankPorts {
         program: rank.program,
         puts: leak(
@@ -131,11 +173,12 @@ fn variant(
         gets: leak(rank.gets.clone()),
         tables: leak(rank.tables.clone()),
     };
+    let lowered = &made.lowered;
     let k = &lowered.kernel;
     let kernel = Box::leak(Box::new(Kernel {
         hash: text(k.hash.clone()),
         symbol: text(k.symbol.clone()),
-        protocol,
+        protocol: made.protocol,
         puts: k.puts,
         gets: k.gets,
         inputs: k.inputs,
@@ -144,15 +187,15 @@ fn variant(
         host: Some(ffi::load_kernel(library, &k.symbol).unwrap()),
     }));
     Box::leak(Box::new(Variant {
-        name: text(name),
+        name: text(made.name.clone()),
         schedule: "any",
-        protocol,
-        memory: Memory::Peer,
-        element: Element::F16,
-        partials: leak(vec![partials]),
+        protocol: made.protocol,
+        memory: made.memory,
+        element: made.element,
+        partials: leak(vec![made.partials]),
         kernel,
-        chunks,
-        stages,
+        chunks: made.chunks,
+        stages: made.stages,
         planes: lowered.planes,
         ranks: leak(lowered.ranks.iter().map(ports).collect()),
         expressions: leak(lowered.expressions.iter().map(|e| text(e.clone())).collect()),
@@ -161,46 +204,21 @@ fn variant(
     }))
 }
 
-#[test]
-fn every_idea_is_correct_in_every_protocol_and_delivery() {
-    let mut made: Vec<Made> = Vec::new();
-    for (machine, shapes) in cases() {
-        let edges = Edges::new(&machine, EdgePolicy::Peer);
-        let candidates = generate(&edges, 2048);
-        for shape in shapes {
-            let found = candidates.iter().find(|c| c.shape == *shape);
-            let schedule = found
-                .unwrap_or_else(|| panic!("no {shape} on {}", machine.name))
-                .schedule
-                .clone();
-            let verified = verify_on(schedule, &edges, 2).expect("generated");
-            for (at, (wanted, protocol)) in protocols().into_iter().enumerate() {
-                // f32 partials in turn, so that each protocol sees both.
-                let wide = (made.len() / 3 + at) % 2 == 1;
-                let (policy, partials) = if wide {
-                    (lower::Partials::F32, Partials::F32)
-                } else {
-                    (lower::Partials::F16, Partials::F16)
-                };
-                let lowered = lower(&verified, wanted, policy, "").unwrap_or_else(|e| panic!("{e}"));
-                let name = format!("{}: {shape}/{protocol}/{partials}", machine.name);
-                let size = (verified.chunks, verified.stages.len() as u32);
-                made.push((name, lowered, size, (protocol, partials)));
-            }
-        }
-    }
-    let mut texts: Vec<String> = made.iter().map(|m| m.1.kernel.text.clone()).collect();
+/// Compiles all of them at once and proves each in every delivery, over so many patterns of inputs.
+fn prove(made: &[Made], what: &str, rounds: u32) {
+    let mut texts: Vec<String> = made.iter().map(|m| m.lowered.kernel.text.clone()).collect();
     texts.sort();
     texts.dedup();
-    let library = compile(&texts);
+    let library = compile(&texts, what);
     let mut wrong = Vec::new();
-    for (index, (name, lowered, size, kind)) in made.iter().enumerate() {
-        let variant = variant(name.clone(), lowered, *size, *kind, &library);
+    for (index, made) in made.iter().enumerate() {
+        let variant = variant(made, &library);
         let plan = QualifyPlan {
-            rounds: 3,
+            rounds,
             calls: 3,
             replays: 2,
-            payloads: vec![530, 130, 34],
+            // Both 16-bit and 32-bit elements see cut vectors.
+            payloads: vec![532, 130, 36],
             geometries: vec![Geometry::new(2, 16), Geometry::new(1, 16)],
             seeds: vec![1],
             skews: vec![50_000],
@@ -225,5 +243,73 @@ fn every_idea_is_correct_in_every_protocol_and_delivery() {
         3 * made.len(),
         wrong.join("\n")
     );
+}
+
+fn verified(machine: &Topology, policy: EdgePolicy, shape: &str) -> Verified<Schedule> {
+    let edges = Edges::new(machine, policy);
+    let candidates = generate(&edges, 2048);
+    let found = candidates.iter().find(|c| c.shape == shape);
+    let schedule = found
+        .unwrap_or_else(|| panic!("no {shape} on {}", machine.name))
+        .schedule
+        .clone();
+    verify_on(schedule, &edges, 2).expect("generated")
+}
+
+#[test]
+fn every_idea_is_correct_in_every_protocol_and_delivery() {
+    let mut made: Vec<Made> = Vec::new();
+    for (machine, shapes) in cases() {
+        for shape in shapes {
+            let verified = verified(&machine, EdgePolicy::Peer, shape);
+            for (at, protocol) in PUSHED.into_iter().enumerate() {
+                // f32 partials in turn, so that each protocol sees both.
+                let wide = (made.len() / 3 + at) % 2 == 1;
+                let numbers = if wide { F16_WIDE } else { F16 };
+                made.push(make(&verified, protocol, numbers, &machine.name));
+            }
+        }
+    }
+    prove(&made, "ideas", 3);
     assert_eq!(made.len(), 51);
+}
+
+/// Builds hold bf16 and f32 only where their features are on, so their kernels are proven here: every protocol and
+/// policy, on schedules of one stage and of several, scattered and not, ranks that share a program and ranks that do not.
+#[test]
+fn bf16_and_f32_are_correct_in_every_protocol_and_delivery() {
+    let pair = Topology::new("pair", 2).with_pair(0, 1, PIX);
+    let quad = Topology::new("quad", 4).with_all_pairs(&[0, 1, 2, 3], PIX);
+    let mut made = Vec::new();
+    for (machine, policy, shape) in [
+        (&pair, EdgePolicy::Peer, "one-shot"),
+        (&pair, EdgePolicy::Peer, "two-shot"),
+        (&pair, EdgePolicy::Host, "one-shot"),
+        (&pair, EdgePolicy::Peer, "one-shot-pull"),
+        (&quad, EdgePolicy::Peer, "exchange-2s2r"),
+    ] {
+        let verified = verified(machine, policy, shape);
+        let protocols = if shape.ends_with("pull") {
+            &PULLED[..]
+        } else {
+            &PUSHED[..]
+        };
+        for protocol in protocols {
+            for numbers in [BF16, BF16_WIDE, F32] {
+                let mut one = make(&verified, *protocol, numbers, &machine.name);
+                if policy == EdgePolicy::Host {
+                    one.memory = Memory::Host;
+                }
+                made.push(one);
+            }
+        }
+    }
+    // Nine rounds see every pattern of inputs, reserved NaNs and overflow among them.
+    prove(&made, "elements", 9);
+    assert_eq!(made.len(), 39);
+    let islands = islands(2, 6);
+    let verified = verified(&islands, EdgePolicy::Peer, "islands-scatter-2-6");
+    let of = |(protocol, numbers)| make(&verified, protocol, numbers, &islands.name);
+    let eight: Vec<Made> = PUSHED.into_iter().zip([BF16, F32, BF16_WIDE]).map(of).collect();
+    prove(&eight, "islands", 3);
 }

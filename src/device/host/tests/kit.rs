@@ -2,7 +2,7 @@
 
 use crate::device::host::{HostExecutor, ffi};
 use crate::device::{Chain, DeviceError, Executor, Fault, Geometry, Mode, Outputs, Preparation, Prepared};
-use crate::qualify::mix::{mix_buffer, mix_f16};
+use crate::qualify::mix::{Mixing, mix_f16};
 use crate::registry::{Element, Kernel, Memory, Partials, Protocol, PutPort, RankPorts, Variant};
 use half::f16;
 use std::collections::BTreeMap;
@@ -55,7 +55,7 @@ pub fn one_shot(protocol: Protocol, ranks: u32, defines: &[&str]) -> &'static Va
         protocol,
         memory: Memory::Peer,
         element: Element::F16,
-        partials: &[Partials::F16],
+        partials: &[Partials::Element],
         kernel,
         chunks: 1,
         stages: 1,
@@ -165,7 +165,12 @@ impl Case {
                     .flat_map(|at| sum(&inputs, at))
                     .collect::<Vec<u8>>();
                 for (rank, input) in inputs.iter_mut().enumerate() {
-                    mix_buffer(&output, rank, call, 7, self.specials, input);
+                    let mixing = Mixing {
+                        element: Element::F16,
+                        seed: 7,
+                        specials: self.specials,
+                    };
+                    mixing.buffer(&output, rank, call, input);
                 }
                 outputs.push(output);
             }

@@ -62,11 +62,12 @@
 //! - `cli` (default): the `topoforge` command. Libraries switch it off.
 //! - `host-executor` (default): kernels are compiled for the CPU as well, which takes a C++ compiler at build time;
 //!   `device::host`, `Communicator::on_host` and proofs without a GPU.
+//! - `f16` (default), `bf16`, `f32`: element types that kernels are compiled for, each about as many kernels again.
 //! - `require-cuda`: a build that finds no nvcc is an error instead of a warning and a registry without GPU code.
 //!
 //! # Limits of this version
 //!
-//! One process, all-reduce with sum, f16 tensors with f16 or f32 partials, NVIDIA GPUs.
+//! One process, all-reduce with sum, elements of f16, bf16 and f32, NVIDIA GPUs.
 
 #![deny(unsafe_code)]
 

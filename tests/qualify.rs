@@ -140,7 +140,7 @@ fn a_single_wrong_bit_is_named_with_its_place() {
         panic!("another reason")
     };
     assert_eq!((chain.index, call, rank, element, count), (0, 1, 1, 77, 1));
-    assert_eq!(expected ^ got, 1);
+    assert_eq!(expected.bits ^ got.bits, 1);
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn a_refusal_reads_like_a_sentence() {
         .to_string();
     for part in [
         "pair/packet/f16: wrong bits on rank 1: element 77 of call 1 is 0x",
-        "chain 0 (1030 bytes, 2x32",
+        "chain 0 (1030 bytes of f16, 2x32",
     ] {
         assert!(text.contains(part), "{text}");
     }

@@ -193,7 +193,7 @@ mod tests {
                 let inputs = pattern.inputs(element, 4, 16 << 10, 7, 0);
                 inputs.iter().flat_map(|b| words(element, b)).any(wanted)
             };
-            let all_ones = 2 * format.sign() - 1;
+            let all_ones = format.sign() | (format.sign() - 1);
             assert!(holds(Pattern::Reserved, &|w| w == all_ones), "{element}");
             assert!(holds(Pattern::NaNs, &|w| format.is_nan(w)), "{element}");
             assert!(holds(Pattern::Infinities, &|w| w == format.infinity()), "{element}");

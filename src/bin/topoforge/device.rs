@@ -353,6 +353,7 @@ mod tests {
     #[test]
     fn code_for_an_architecture_serves_later_ones_of_its_major_and_ptx_serves_all_later_ones() {
         let build = |ptx| BuildInfo {
+            elements: &[],
             version: "",
             archs: &[70, 80],
             ptx,

@@ -155,7 +155,7 @@ fn misuse_is_refused_with_a_reason() {
                 bytes: 3,
                 ..Case::default()
             },
-            "even",
+            "multiple of 2",
         ),
         (
             Case {

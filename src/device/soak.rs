@@ -56,9 +56,9 @@ pub struct WrongWord {
     /// Which element.
     pub element: u32,
     /// The bits that it should have had.
-    pub expected: u16,
+    pub expected: u32,
     /// Its bits.
-    pub got: u16,
+    pub got: u32,
 }
 
 impl std::fmt::Display for WrongWord {

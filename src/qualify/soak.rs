@@ -4,8 +4,9 @@
 //! knows what all others sent; else calls are chained through the mixing node and the outputs come back. It never times.
 //! Start at [`soak`].
 
-use super::mix::{mix_buffer, pattern_f16, scramble};
-use super::reference::{Reference, same};
+use super::bits::{Format, push, same, words};
+use super::mix::{Mixing, pattern, scramble};
+use super::reference::Reference;
 use crate::device::soak::{Soak, Tally, WrongWord, step};
 use crate::device::{Chain, DeviceError, Executor, Fault, Geometry, Launch, Mode, Preparation, Prepared};
 use crate::registry::{Element, Partials, Variant};
@@ -109,7 +110,7 @@ fn prepared_soak(
             .unwrap_or(u32::MAX)
             .min(CHAIN_CALLS);
         let inputs: Vec<Vec<u8>> = (0..exec.ranks())
-            .map(|rank| inputs(plan.seed, rank as u32, tally.calls, bytes))
+            .map(|rank| inputs(variant.element, plan.seed, rank as u32, tally.calls, bytes))
             .collect();
         let chain = Chain {
             collective: prepared,
@@ -124,7 +125,7 @@ fn prepared_soak(
             in_place: false,
         };
         let outputs = exec.run(&chain)?;
-        compare(&reference, partials, &chain, &outputs, &mut tally);
+        compare(&reference, (variant.element, partials), &chain, &outputs, &mut tally);
         progress(&tally);
         if tally.wrong > 0 || tally.calls >= plan.calls {
             break;
@@ -151,7 +152,7 @@ pub fn count_words(
     let reference = Reference::new(variant).map_err(|e| DeviceError::Misuse { reason: e.to_string() })?;
     let partials = variant.partials.first().copied().unwrap_or(Partials::F16);
     let inputs: Vec<Vec<u8>> = (0..exec.ranks())
-        .map(|rank| inputs(seed, rank as u32, 0, bytes))
+        .map(|rank| inputs(variant.element, seed, rank as u32, 0, bytes))
         .collect();
     let mut tally = Tally::default();
     for mode in [Mode::Eager, Mode::Graph { replays: 1 }] {
@@ -168,27 +169,36 @@ pub fn count_words(
             in_place,
         };
         let outputs = exec.run(&chain)?;
-        compare(&reference, partials, &chain, &outputs, &mut tally);
+        compare(&reference, (variant.element, partials), &chain, &outputs, &mut tally);
     }
     Ok(tally)
 }
 
 /// Counts a chain's words.
-fn compare(reference: &Reference, partials: Partials, chain: &Chain<'_>, outputs: &[Vec<Vec<u8>>], tally: &mut Tally) {
-    let word = |c: &[u8]| u16::from_le_bytes([c[0], c[1]]);
+fn compare(
+    reference: &Reference,
+    (element, partials): (Element, Partials),
+    chain: &Chain<'_>,
+    outputs: &[Vec<Vec<u8>>],
+    tally: &mut Tally,
+) {
+    let mixing = Mixing {
+        element,
+        seed: chain.mix_seed,
+        specials: chain.specials,
+    };
     let mut inputs = chain.inputs.to_vec();
     for (call, got) in outputs.iter().enumerate() {
         let declared = reference.outputs(&inputs, partials);
         for (rank, (want, have)) in declared.iter().zip(got).enumerate() {
-            for (element, (w, h)) in want.chunks_exact(2).zip(have.chunks_exact(2)).enumerate() {
-                let (expected, got) = (word(w), word(h));
+            for (index, (expected, got)) in words(element, want).zip(words(element, have)).enumerate() {
                 tally.words += 1;
-                if !same(expected, got) {
+                if !same(element, expected, got) {
                     tally.wrong += 1;
                     tally.first.get_or_insert(WrongWord {
                         rank,
                         call: tally.calls,
-                        element: element as u32,
+                        element: index as u32,
                         expected,
                         got,
                     });
@@ -197,19 +207,23 @@ fn compare(reference: &Reference, partials: Partials, chain: &Chain<'_>, outputs
         }
         tally.calls += 1;
         for (rank, (output, input)) in declared.iter().zip(&mut inputs).enumerate() {
-            mix_buffer(output, rank, call as u32, chain.mix_seed, chain.specials, input);
+            mixing.buffer(output, rank, call as u32, input);
         }
     }
 }
 
-/// The input of a rank in a call; as `tf_soak_input` in kernels/tools.cu. Magnitudes of 2^-5 to 8.
-fn inputs(seed: u32, rank: u32, call: u64, bytes: u64) -> Vec<u8> {
+/// The input of a rank in a call; for f16 as `tf_soak_input` in kernels/tools.cu. Magnitudes of 2^-5 to 8.
+fn inputs(element: Element, seed: u32, rank: u32, call: u64, bytes: u64) -> Vec<u8> {
     let (low, high) = (call as u32, (call >> 32) as u32);
     let who = (rank.wrapping_mul(0x85eb_ca77))
         .wrapping_add(low.wrapping_mul(0xc2b2_ae3d))
         .wrapping_add(high.wrapping_mul(0x27d4_eb2f));
-    let element = |i: u32| pattern_f16(scramble(scramble(seed ^ i.wrapping_mul(0x9e37_79b1)) ^ who), false);
-    (0..(bytes / 2) as u32).flat_map(|i| element(i).to_le_bytes()).collect()
+    let mut all = Vec::with_capacity(bytes as usize);
+    for i in 0..(bytes / element.bytes() as u64) as u32 {
+        let hash = scramble(scramble(seed ^ i.wrapping_mul(0x9e37_79b1)) ^ who);
+        push(element, pattern(Format::of(element), hash, false), &mut all);
+    }
+    all
 }
 
 /// A program for every rank and chunk.
@@ -277,16 +291,16 @@ mod tests {
 
     #[test]
     fn inputs_are_bounded_and_change_with_seed_rank_and_call() {
-        let base = inputs(1, 0, 7, 256);
+        let base = inputs(Element::F16, 1, 0, 7, 256);
         for v in base.chunks_exact(2) {
             let v = half::f16::from_le_bytes([v[0], v[1]]).to_f32().abs();
             assert!((1.0 / 32.0..8.0).contains(&v), "{v}");
         }
         for other in [
-            inputs(2, 0, 7, 256),
-            inputs(1, 1, 7, 256),
-            inputs(1, 0, 8, 256),
-            inputs(1, 0, 7 + (1 << 32), 256),
+            inputs(Element::F16, 2, 0, 7, 256),
+            inputs(Element::F16, 1, 1, 7, 256),
+            inputs(Element::F16, 1, 0, 8, 256),
+            inputs(Element::F16, 1, 0, 7 + (1 << 32), 256),
         ] {
             let equal = base.iter().zip(&other).filter(|(a, b)| a == b).count();
             assert!(equal < 40, "{equal} of 256 bytes");

@@ -212,8 +212,8 @@ fn read(rank: usize, state: &[u8; STATE_BYTES as usize]) -> Tally {
         rank,
         call: long(32),
         element: word(40),
-        expected: word(44) as u16,
-        got: word(48) as u16,
+        expected: word(44),
+        got: word(48),
     };
     Tally {
         calls: long(0),

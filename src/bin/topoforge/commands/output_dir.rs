@@ -113,7 +113,10 @@ impl Folder {
             parts: parts(&report.phases),
             outcome: format!("{selected} of {} payloads served by compiled routes", report.rows.len()),
         };
-        let Some(identity) = setting.identity(options.partials).filter(|_| !report.emulation) else {
+        let Some(identity) = setting
+            .identity(options.element, options.partials)
+            .filter(|_| !report.emulation)
+        else {
             return Ok((cold, None));
         };
         let file = self.path.join("routes.ron");

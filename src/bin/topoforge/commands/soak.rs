@@ -10,7 +10,7 @@ use crate::report::soak::{SoakDocument, SoakLine};
 use std::time::Instant;
 use topoforge::device::{Fault, Launch};
 use topoforge::qualify::{SoakPlan, Soaked, soak};
-use topoforge::registry::{Protocol, Variant};
+use topoforge::registry::{Element, Protocol, Variant};
 use topoforge::tune::Payloads;
 
 /// Calls of the negative control: enough for both buffers of every column to be used again.
@@ -80,7 +80,9 @@ pub fn run(args: &SoakArgs, output: &mut Output) -> Result<Outcome, Failure> {
 
 fn chosen(args: &SoakArgs, setting: &Setting, payloads: &Payloads) -> Result<Vec<&'static Variant>, Failure> {
     let family = setting.family;
-    let fits = |v: &&'static Variant| v.partials.contains(&args.partials) && v.protocol != Protocol::Pull;
+    let fits = |v: &&'static Variant| {
+        v.element == Element::F16 && v.partials.contains(&args.partials) && v.protocol != Protocol::Pull
+    };
     let all: Vec<&'static Variant> = family.variants.iter().filter(fits).collect();
     match args.variant.as_deref() {
         Some("all") => Ok(all),

@@ -95,7 +95,7 @@ fn payloads(args: &TuneArgs) -> Result<(Payloads, Option<StepCalls>), Failure> {
     let listed = match (&args.payloads, args.hidden) {
         (Some(payloads), _) => Some(payloads.clone()),
         (None, Some(hidden)) => Some(
-            Payloads::from_model(hidden, &args.tokens, Element::F16)
+            Payloads::from_model(hidden, &args.tokens, element)
                 .map_err(|e| Failure::usage(format!("--hidden {hidden}: {e}")))?,
         ),
         (None, None) => None,

@@ -11,6 +11,7 @@ use std::path::Path;
 use topoforge::planner::names::nearest;
 use topoforge::planner::topology::Topology;
 use topoforge::registry::{Family, Registry};
+use topoforge_codegen::Element;
 use topoforge_codegen::manifest::family_hash;
 use topoforge_codegen::select::{Selection, select};
 use topoforge_codegen::toolkit::sha256;
@@ -46,7 +47,7 @@ impl Subject {
 pub fn show(target: &str, what: &str, output: &mut Output) -> Result<Outcome, Failure> {
     let topology = Subject::of(target)?.topology;
     output.show(&format!("lowering {}", topology.name));
-    let selection = select(&topology);
+    let selection = select(&topology, &elements(&Registry::builtin()));
     let mut kernels = lines(&selection);
     if what != ALL {
         let wanted = |k: &KernelLine| k.hash == what || k.symbol == what || k.variants.iter().any(|v| v == what);
@@ -104,7 +105,8 @@ pub fn check(target: &str, output: &mut Output) -> Result<Outcome, Failure> {
     let mut families = Vec::new();
     for subject in &subjects {
         output.show(&format!("lowering {}", subject.topology.name));
-        families.push(compare(subject, names::family(&registry, &subject.topology.name)?));
+        let family = names::family(&registry, &subject.topology.name)?;
+        families.push(compare(subject, family, &elements(&registry)));
     }
     let differing: Vec<&str> = (families.iter())
         .filter(|f| !f.equal)
@@ -122,8 +124,17 @@ pub fn check(target: &str, output: &mut Output) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-fn compare(subject: &Subject, family: &Family) -> FamilyCheck {
-    let selection = select(&subject.topology);
+/// The element types of this build, which both compare like with like.
+fn elements(registry: &Registry) -> Vec<Element> {
+    let held = |e: &&Element| {
+        let names = registry.builds().flat_map(|b| b.elements).map(|h| h.name());
+        names.into_iter().any(|name| name == e.name())
+    };
+    Element::ALL.iter().filter(held).copied().collect()
+}
+
+fn compare(subject: &Subject, family: &Family, elements: &[Element]) -> FamilyCheck {
+    let selection = select(&subject.topology, elements);
     let now: BTreeMap<&str, &str> = (selection.variants.iter())
         .map(|v| (v.name.as_str(), v.kernel.as_str()))
         .collect();

@@ -308,7 +308,7 @@ fn gaps_to_the_lower_bound_stay_where_they_were_measured() {
         let mut sum = 0.0;
         for number in 0..instances {
             let demand = Demand::skewed(number, planner.ranks(), 256_000_000).expect("a demand");
-            planner.plan(&demand).expect("ranks agree");
+            planner.plan_by(&demand, Strategy::Peel).expect("ranks agree");
             let (predicted, bound) = (planner.predict(), planner.bound(&demand));
             assert!(bound.exact);
             sum += predicted.barrier_ns / bound.barrier_ns - 1.0;

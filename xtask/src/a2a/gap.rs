@@ -119,7 +119,9 @@ fn optima(megabytes: u64) -> Done {
     let (mut ours, mut above) = (Figures::default(), Figures::default());
     for number in 0..50 {
         let demand = demand(number, planner.ranks(), megabytes)?;
-        planner.plan(&demand).map_err(|e| Failure::new(e.to_string()))?;
+        planner
+            .plan_by(&demand, Strategy::Peel)
+            .map_err(|e| Failure::new(e.to_string()))?;
         let (bytes, channels) = channels_of(&fabric, &demand);
         let optimum = solver::optimum(&bytes, &channels, f64::from(fabric.alpha_ns()));
         let optimum = optimum.map_err(|e| Failure::new(format!("the solver, demand {number}: {e}")))?;

@@ -6,65 +6,26 @@
 //! Floats steer, integers count: bytes are exact. Start at [`Peel::step`].
 
 mod commit;
+mod effort;
+mod prices;
 mod select;
 mod swap;
 mod sweep;
 mod volumes;
 
 use super::demand::Demand;
-use super::maths::to16;
 use super::net::{Net, UNLIMITED, WORD};
 use super::plan::Plan;
 
-/// How much work a step may do.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Effort {
-    /// Durations tried, in quanta, longest first.
-    pub caps: [f32; 4],
-    /// How many of them.
-    pub tried: usize,
-    /// Improve the best selection by exchanging lanes.
-    pub swap: bool,
-    /// Even out the volumes of a plan that is long enough to be worth it.
-    pub polish: bool,
-    /// Quanta in which the busiest resource would be done: `rho` times the most peers of a rank.
-    pub rho: f32,
-    /// Steps from one sweep of the path plan to the next.
-    pub sweep_every: usize,
-    /// Plans made with other quanta, of which the one predicted to be shortest is taken; 1 to 4.
-    pub tries: usize,
-}
+pub use effort::Effort;
 
-impl Effort {
-    /// Two durations and no exchanges.
-    pub const CHEAP: Self = Self {
-        caps: [3.0, 1.0, 0.0, 0.0],
-        tried: 2,
-        swap: false,
-        polish: false,
-        rho: 3.0,
-        sweep_every: 2,
-        tries: 1,
-    };
-    /// Four durations and exchanges.
-    pub const FULL: Self = Self {
-        caps: [4.0, 2.0, 1.0, 0.5],
-        tried: 4,
-        swap: true,
-        polish: true,
-        rho: 3.0,
-        sweep_every: 1,
-        tries: 1,
-    };
+/// Sweeps of the path plan before the first step.
+const INITIAL_SWEEPS: usize = 12;
 
-    /// What a number of ranks can afford.
-    pub fn for_ranks(ranks: usize) -> Self {
-        Self {
-            tries: if ranks <= 4 { 4 } else { 1 },
-            ..Self::FULL
-        }
-    }
-}
+/// Ranks up to which a plan may be peeled at all.
+const PEEL_MOST: usize = 256;
+
+const NOBODY: u32 = u32::MAX;
 
 /// The state of a plan under way.
 #[derive(Clone, Debug)]
@@ -130,14 +91,6 @@ pub(super) struct Peel {
     busiest: f32,
     steps: usize,
 }
-
-/// Sweeps of the path plan before the first step.
-const INITIAL_SWEEPS: usize = 12;
-
-/// Ranks up to which a plan may be peeled at all.
-const PEEL_MOST: usize = 256;
-
-const NOBODY: u32 = u32::MAX;
 
 impl Peel {
     /// Room for any demand on a fabric.
@@ -367,91 +320,6 @@ impl Peel {
             }
         }
         self.most = largest(&self.load);
-    }
-
-    /// Prices, and resources in order of load.
-    fn rank(&mut self, net: &Net) {
-        self.most = largest(&self.load);
-        let scale = 1.0 / self.most.max(f32::MIN_POSITIVE);
-        for ((&load, price), (high, share)) in
-            (self.load.iter().zip(&mut self.price)).zip(self.high.iter_mut().zip(&net.share))
-        {
-            let x = load * scale;
-            let p = to16(x);
-            *price = (p + 0.05 * x * x + 1e-9) * share;
-            *high = (p * p) * (p * p);
-        }
-        self.sort(scale);
-        match &net.ends {
-            Some(ends) => {
-                for rank in 0..net.ranks {
-                    let sum = |of: &[u16]| of.iter().map(|&r| self.price[usize::from(r)]).sum();
-                    self.out_price[rank] = sum(&ends.out[rank]);
-                    self.into_price[rank] = sum(&ends.into[rank]);
-                }
-                for (rank, runs) in ends.runs.iter().enumerate() {
-                    let out = self.out_price[rank];
-                    for &(to, lane, count) in runs {
-                        let (to, lane, count) = (to as usize, lane as usize, count as usize);
-                        let worth = self.worth[lane..lane + count].iter_mut();
-                        let figures = self.into_price[to..to + count].iter().zip(&net.inv[lane..lane + count]);
-                        worth
-                            .zip(figures)
-                            .for_each(|(worth, (into, inv))| *worth = (out + into) * inv);
-                    }
-                    let (begin, end) = net.local[rank];
-                    self.appraise(net, begin as usize..end as usize);
-                }
-            }
-            None => self.appraise(net, 0..net.len()),
-        }
-    }
-
-    /// Resources in order of load.
-    fn sort(&mut self, scale: f32) {
-        if self.order.len() <= WORD {
-            // Nearly in order from the step before: few exchanges.
-            for i in 1..self.order.len() {
-                let r = self.order[i];
-                let key = self.load[usize::from(r)];
-                let mut at = i;
-                // By number among equals: the order must not remember earlier demands.
-                while at > 0 && {
-                    let before = self.order[at - 1];
-                    let load = self.load[usize::from(before)];
-                    load < key || (load == key && before > r)
-                } {
-                    self.order[at] = self.order[at - 1];
-                    at -= 1;
-                }
-                self.order[at] = r;
-            }
-            return;
-        }
-        // Counted into 256 steps of load, in the order of their numbers within a step.
-        let step = |load: f32| 255 - ((load * scale * 255.0) as usize).min(255);
-        let mut begins = [0u16; 257];
-        self.load.iter().for_each(|&load| begins[step(load) + 1] += 1);
-        for k in 0..256 {
-            begins[k + 1] += begins[k];
-        }
-        for (r, &load) in self.load.iter().enumerate() {
-            let at = &mut begins[step(load)];
-            self.order[usize::from(*at)] = r as u16;
-            *at += 1;
-        }
-    }
-
-    /// What bytes are worth on lanes, and on the other lanes of their pairs.
-    fn appraise(&mut self, net: &Net, range: std::ops::Range<usize>) {
-        for lane in range.clone().filter(|&lane| self.rest[lane] > 0.0) {
-            let sum: f32 = net.uses(lane).iter().map(|&r| self.price[usize::from(r)]).sum();
-            self.worth[lane] = sum * net.inv[lane];
-        }
-        for lane in range.filter(|&lane| self.rest[lane] > 0.0) {
-            let other = self.other(net.lanes(net.pair[lane] as usize), lane);
-            self.other_worth[lane] = self.worth[other];
-        }
     }
 }
 

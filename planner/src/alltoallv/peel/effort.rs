@@ -1,0 +1,53 @@
+//! How much work goes into a plan.
+//!
+//! More work makes shorter plans, never other bytes. Start at [`Effort`].
+
+/// How much work a step may do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Effort {
+    /// Durations tried, in quanta, longest first.
+    pub caps: [f32; 4],
+    /// How many of them.
+    pub tried: usize,
+    /// Improve the best selection by exchanging lanes.
+    pub swap: bool,
+    /// Even out the volumes of a plan that is long enough to be worth it.
+    pub polish: bool,
+    /// Quanta in which the busiest resource would be done: `rho` times the most peers of a rank.
+    pub rho: f32,
+    /// Steps from one sweep of the path plan to the next.
+    pub sweep_every: usize,
+    /// Plans made with other quanta, of which the one predicted to be shortest is taken; 1 to 4.
+    pub tries: usize,
+}
+
+impl Effort {
+    /// Two durations and no exchanges.
+    pub const CHEAP: Self = Self {
+        caps: [3.0, 1.0, 0.0, 0.0],
+        tried: 2,
+        swap: false,
+        polish: false,
+        rho: 3.0,
+        sweep_every: 2,
+        tries: 1,
+    };
+    /// Four durations and exchanges.
+    pub const FULL: Self = Self {
+        caps: [4.0, 2.0, 1.0, 0.5],
+        tried: 4,
+        swap: true,
+        polish: true,
+        rho: 3.0,
+        sweep_every: 1,
+        tries: 1,
+    };
+
+    /// What a number of ranks can afford.
+    pub fn for_ranks(ranks: usize) -> Self {
+        Self {
+            tries: if ranks <= 4 { 4 } else { 1 },
+            ..Self::FULL
+        }
+    }
+}

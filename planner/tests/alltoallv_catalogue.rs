@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use topoforge_planner::alltoallv::catalogue::enumerate::representatives;
+use topoforge_planner::alltoallv::catalogue::symmetry::Symmetry;
 use topoforge_planner::alltoallv::catalogue::template::{OUTSIDE, Scope, Template, TemplateError};
 use topoforge_planner::alltoallv::catalogue::{BlobError, NodeCatalogue, Outsider, Unsound, VERSION};
 use topoforge_planner::alltoallv::sequence::{WHOLE, base_sequences, rotation};
@@ -175,6 +177,28 @@ fn families_cover_every_feasible_set_of_lanes_and_nothing_else() {
             assert!(feasible.contains(&counts), "{counts:?} is not feasible in {spec:?}");
         }
     }
+}
+
+#[test]
+fn searching_one_family_of_each_orbit_loses_none() {
+    for spec in zoo() {
+        let part = part(&spec, true, true);
+        let types = (0..part.template.types.len() as u8).collect();
+        let none = Symmetry {
+            groups: vec![(0..part.template.sizes.len() as u8).collect()],
+            types: vec![types],
+        };
+        let mut all = representatives(&part.template, &none).expect("small enough").families;
+        all.sort_unstable();
+        assert_eq!(all, part.families, "{spec:?}");
+    }
+}
+
+#[test]
+fn the_search_is_short() {
+    // What keeps a build under 50 ms: see docs/alltoallv.md for times.
+    assert!(part(&TreeSpec::pcie_2x2x4(), true, true).searched < 30_000);
+    assert!(part(&TreeSpec::tree(4, 1, 2), true, true).searched < 30_000);
 }
 
 #[test]
@@ -503,7 +527,7 @@ fn nodes_too_large_for_a_catalogue_say_so() {
         .expect_err("too many")
         .to_string();
     assert!(
-        error.contains("families after") && error.contains("a catalogue holds at most 65536"),
+        error.contains("families after") && error.contains("a catalogue holds at most 65536 families"),
         "{error}"
     );
     let large = self::fabric(&TreeSpec::tree(8, 2, 4));

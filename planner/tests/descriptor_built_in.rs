@@ -94,6 +94,7 @@ fn the_families_that_are_promised_are_there() {
                 "pcie-8-4plus4",
                 "bridge-pairs-8",
                 "nvswitch-8",
+                "four-socket",
             ],
         ),
         (16, &["pcie-16"]),
@@ -171,6 +172,49 @@ fn mixed_8_charges_every_pcie_edge_to_two_uplinks_and_one_socket_link() {
             let uplink = |rank: usize, way| format!("uplink-{}{}-{way}", rank / 2 * 2, rank / 2 * 2 + 1);
             assert!(crossed.contains(&uplink(link.from, "out").as_str()));
             assert!(crossed.contains(&uplink(link.to, "in").as_str()));
+        }
+    }
+}
+
+#[test]
+fn machines_for_alltoallv_go_by_their_second_names_and_agree_with_their_links() {
+    let machines: Vec<Topology> = built_in()
+        .into_iter()
+        .map(|(.., t)| t)
+        .filter(|t| t.alltoallv.is_some())
+        .collect();
+    let names: Vec<(&str, &[String])> = machines
+        .iter()
+        .map(|t| (t.name.as_str(), t.aliases.as_slice()))
+        .collect();
+    let expected: [(&str, &[String]); 5] = [
+        ("four-socket", &["pcie-4x1x2".to_owned()]),
+        ("nvswitch-8", &[]),
+        ("pcie-16", &["pcie-2x2x4".to_owned()]),
+        ("pcie-8-4plus4", &["pcie-2x4".to_owned()]),
+        ("pcie-8", &["pcie-2x2x2".to_owned()]),
+    ];
+    assert_eq!(names, expected);
+    for topology in &machines {
+        let machine = topology.alltoallv.as_ref().unwrap();
+        assert!(machine.any_nodes, "{}: clusters of it are served", topology.name);
+        let fabric = machine.fabric(Some(1)).unwrap();
+        assert_eq!(
+            machine.fabric(Some(1024 / fabric.ranks() as u32)).unwrap().ranks(),
+            1024
+        );
+        for (from, to) in (0..topology.ranks)
+            .flat_map(|a| (0..topology.ranks).map(move |b| (a, b)))
+            .filter(|(a, b)| a != b)
+        {
+            let below = fabric.group_of(from) == fabric.group_of(to);
+            let socket = fabric.socket_of(fabric.group_of(from)) == fabric.socket_of(fabric.group_of(to));
+            let expected = match topology.link(from, to).unwrap().class {
+                LinkClass::Pcie(PcieClass::Sys) => (false, false),
+                LinkClass::Pcie(PcieClass::Node) => (false, true),
+                _ => (true, true),
+            };
+            assert_eq!((below, socket), expected, "{}: {from} to {to}", topology.name);
         }
     }
 }

@@ -39,4 +39,4 @@ pub use paths::{Class, MAX_PATHS, MAX_RESOURCES, Path, PathKind};
 pub use peel::Effort;
 pub use plan::{Chunk, Plan, PlanFault};
 pub use sequence::Lane;
-pub use spec::{Mode, Modes, Nics, Rates, Reach, SpecError, Switch, TreeSpec};
+pub use spec::{Machine, Mode, Modes, Nics, Rates, Reach, SpecError, Switch, TreeSpec};

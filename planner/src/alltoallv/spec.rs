@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use super::fabric::Fabric;
+
 /// Largest number of ranks of a fabric.
 pub const MAX_RANKS: usize = 4096;
 /// Largest number of GPUs of one node.
@@ -106,6 +108,31 @@ pub enum Reach {
     Socket,
     /// All pairs.
     Node,
+}
+
+/// What a descriptor says: a tree, alone, some times, or any number of times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// The tree; of one node if any number may come.
+    pub spec: TreeSpec,
+    /// Any number of nodes may come.
+    pub any_nodes: bool,
+}
+
+impl Machine {
+    /// The machine with this many nodes, or with as many as its descriptor says.
+    ///
+    /// # Errors
+    /// A number that the descriptor rules out, or more ranks than [`MAX_RANKS`].
+    pub fn fabric(&self, nodes: Option<u32>) -> Result<Fabric, SpecError> {
+        match nodes {
+            Some(nodes) if !self.any_nodes && nodes != self.spec.nodes => Err(SpecError(format!(
+                "{nodes} nodes of a machine that has {}: leave the number out, or write `nodes: Any` into its descriptor",
+                self.spec.nodes
+            ))),
+            nodes => Fabric::new(&self.spec.clone().cluster(nodes.unwrap_or(self.spec.nodes))),
+        }
+    }
 }
 
 /// Why a [`TreeSpec`] is no machine, in words.

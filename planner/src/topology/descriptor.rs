@@ -15,10 +15,13 @@
 //!     ],
 //!     numa: [0, 0, 1, 1],
 //!     peer_degree_limit: Some(8),
+//!     aliases: ["two-pairs"],
+//!     alltoallv: Machine(..),
 //! )
 //! ```
 //!
-//! The last three fields may be left out. Link forms stand in `links.rs`. A machine without links is legal.
+//! All but the first three fields may be left out. Link forms stand in `links.rs`, the machine for AlltoAllv in
+//! `machine.rs`. A machine without links is legal.
 //! Nothing is guessed and nothing panics: a syntax error alone ends the reading, since nothing can be
 //! trusted behind it. Start reading at [`parse_descriptor`].
 
@@ -26,6 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::fault::{Fault, Faults, line_column};
 use super::links::{Links, links};
+use super::machine::machine;
 use super::model::{Link, MAX_RANKS, Resource, Topology};
 use super::reader::Reader;
 use super::tree::{self, Node, Shape};
@@ -33,7 +37,18 @@ use super::tree::{self, Node, Shape};
 /// Largest descriptor, in bytes.
 pub const MAX_BYTES: usize = 1 << 20;
 
-const FIELDS: &[&str] = &["name", "ranks", "links", "resources", "numa", "peer_degree_limit"];
+const FIELDS: &[&str] = &[
+    "name",
+    "ranks",
+    "links",
+    "resources",
+    "numa",
+    "peer_degree_limit",
+    "aliases",
+    "alltoallv",
+];
+/// More names than that are a mistake.
+const MAX_ALIASES: usize = 8;
 const CROSSING: &str = "`(from, to)`, `pair(a, b)` or `from_to([..], [..])`";
 
 /// Reads a descriptor. `file` is only used to name the place of faults.
@@ -99,39 +114,54 @@ pub fn parse_descriptor_bytes(bytes: &[u8], file: &str) -> Result<Topology, Vec<
     }
 }
 
-/// Faults between descriptors `(file, text, topology)`: two with one name. Placed at the later one's name.
+/// Faults between descriptors `(file, text, topology)`: two that go by one name. Placed at the later one's name.
 pub fn check_set(set: &[(&str, &str, &Topology)]) -> Vec<Fault> {
-    let name_at = |text| tree::parse(text).ok().and_then(|root| name_offset(&root)).unwrap_or(0);
     let mut first: BTreeMap<&str, usize> = BTreeMap::new();
     let mut found = Vec::new();
     for (i, &(file, text, topology)) in set.iter().enumerate() {
-        let Some(&earlier) = first.get(topology.name.as_str()) else {
-            first.insert(&topology.name, i);
-            continue;
-        };
-        let (other, other_text, _) = set[earlier];
-        let (line, column) = line_column(other_text, name_at(other_text));
         let mut faults = Faults::new(file, text);
-        faults.add(
-            name_at(text),
-            format!(
-                "name {:?} is taken by {other}:{line}:{column}: expected another name",
-                topology.name
-            ),
-        );
+        for name in std::iter::once(&topology.name).chain(&topology.aliases) {
+            let Some(&earlier) = first.get(name.as_str()) else {
+                first.insert(name, i);
+                continue;
+            };
+            let (other, other_text, _) = set[earlier];
+            let (line, column) = line_column(other_text, name_offset(other_text, name));
+            let message = format!("name {name:?} is taken by {other}:{line}:{column}: expected another name");
+            faults.add(name_offset(text, name), message);
+        }
         found.extend(faults.finish());
     }
     found
 }
 
-fn name_offset(root: &Node<'_>) -> Option<usize> {
-    match &root.shape {
-        Shape::Fields(fields) => fields
-            .iter()
-            .find(|field| field.name == "name")
-            .map(|field| field.value.offset),
-        _ => None,
+/// A fault of the `alltoallv` part that only shows once its catalogue is built.
+pub fn alltoallv_fault(file: &str, text: &str, message: impl Into<String>) -> Vec<Fault> {
+    let mut faults = Faults::new(file, text);
+    faults.add(field_offset(text, "alltoallv", |_| true), message);
+    faults.finish()
+}
+
+/// Where a name or alias stands.
+fn name_offset(text: &str, name: &str) -> usize {
+    match field_offset(
+        text,
+        "name",
+        |value| matches!(value, Shape::Text(found) if found == name),
+    ) {
+        0 => field_offset(text, "aliases", |_| true),
+        at => at,
     }
+}
+
+/// Where the value of a field of the whole stands, or 0.
+fn field_offset(text: &str, name: &str, wanted: impl Fn(&Shape<'_>) -> bool) -> usize {
+    let Ok(root) = tree::parse(text) else { return 0 };
+    let Shape::Fields(fields) = &root.shape else { return 0 };
+    let found = fields
+        .iter()
+        .find(|field| field.name == name && wanted(&field.value.shape));
+    found.map_or(0, |field| field.value.offset)
 }
 
 fn topology<'a>(reader: &mut Reader<'a>, root: &Node<'a>) -> Option<Topology> {
@@ -157,6 +187,10 @@ fn topology<'a>(reader: &mut Reader<'a>, root: &Node<'a>) -> Option<Topology> {
     let peer_degree_limit = fields
         .optional("peer_degree_limit")
         .and_then(|node| reader.whole(node, "peers a rank may enable", 1, MAX_RANKS as i64));
+    let aliases = fields
+        .optional("aliases")
+        .map(|node| aliases(reader, node, name.as_deref()));
+    let machine = fields.optional("alltoallv").map(|node| machine(reader, node));
 
     let mut topology = Topology::new(name?, usize::try_from(ranks?).ok()?);
     topology.links = links?
@@ -167,7 +201,32 @@ fn topology<'a>(reader: &mut Reader<'a>, root: &Node<'a>) -> Option<Topology> {
     topology.resources = resources.unwrap_or_default();
     topology.numa = numa.unwrap_or_default();
     topology.peer_degree_limit = peer_degree_limit.and_then(|limit| usize::try_from(limit).ok());
+    topology.aliases = aliases.unwrap_or_default();
+    topology.alltoallv = match machine {
+        Some(machine) => Some(machine?),
+        None => None,
+    };
     Some(topology)
+}
+
+fn aliases<'a>(reader: &mut Reader<'a>, node: &Node<'a>, name: Option<&str>) -> Vec<String> {
+    let items = reader.list(node, "a list of names").unwrap_or_default();
+    if items.len() > MAX_ALIASES {
+        let message = format!("{} aliases: expected at most {MAX_ALIASES}", items.len());
+        reader.faults.add(node.offset, message);
+        return Vec::new();
+    }
+    let mut aliases: Vec<String> = Vec::new();
+    for item in items {
+        let Some(alias) = reader.name(item) else { continue };
+        if Some(alias.as_str()) == name || aliases.contains(&alias) {
+            let message = format!("alias {alias:?} is given twice: expected another name");
+            reader.faults.add(item.offset, message);
+        } else {
+            aliases.push(alias);
+        }
+    }
+    aliases
 }
 
 fn numa<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Vec<usize> {

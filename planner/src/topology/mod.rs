@@ -12,10 +12,11 @@ pub mod model;
 pub mod print;
 
 mod links;
+mod machine;
 mod reader;
 mod tree;
 
-pub use descriptor::{check_set, parse_descriptor, parse_descriptor_bytes};
+pub use descriptor::{alltoallv_fault, check_set, parse_descriptor, parse_descriptor_bytes};
 pub use fault::Fault;
 pub use model::{Link, LinkClass, MAX_RANKS, PcieClass, Resource, Topology};
 pub use print::to_ron;

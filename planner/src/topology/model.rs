@@ -7,6 +7,7 @@
 use std::fmt;
 
 use super::defaults;
+use crate::alltoallv::Machine;
 
 /// Largest machine a descriptor may describe, in ranks.
 pub const MAX_RANKS: usize = 64;
@@ -153,6 +154,10 @@ pub struct Topology {
     pub numa: Vec<usize>,
     /// Most peers a rank may have enabled at once, where the platform limits it.
     pub peer_degree_limit: Option<usize>,
+    /// Other names that it goes by.
+    pub aliases: Vec<String>,
+    /// The tree below the links, where AlltoAllv is wanted; the links are then those of one node.
+    pub alltoallv: Option<Machine>,
 }
 
 impl Topology {
@@ -165,6 +170,8 @@ impl Topology {
             resources: Vec::new(),
             numa: Vec::new(),
             peer_degree_limit: None,
+            aliases: Vec::new(),
+            alltoallv: None,
         }
     }
 
@@ -241,7 +248,14 @@ impl Topology {
             .filter(move |resource| resource.links.contains(&(from, to)))
     }
 
+    /// Whether it is there for AlltoAllv only: it states a tree and no links.
+    pub fn is_alltoallv_only(&self) -> bool {
+        self.alltoallv.is_some() && self.links.is_empty()
+    }
+
     /// The same machine with rank `r` renamed `new_rank[r]`; `None` unless `new_rank` is a permutation.
+    ///
+    /// Without its tree: that numbers ranks in its own order.
     pub fn relabelled(&self, new_rank: &[usize]) -> Option<Self> {
         let mut seen = vec![false; self.ranks];
         for &rank in new_rank {
@@ -254,6 +268,7 @@ impl Topology {
         }
         let mut out = Self::new(self.name.clone(), self.ranks);
         out.peer_degree_limit = self.peer_degree_limit;
+        out.aliases.clone_from(&self.aliases);
         for link in &self.links {
             out = out.with_link(Link {
                 from: new_rank[link.from],

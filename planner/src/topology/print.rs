@@ -6,6 +6,7 @@
 
 use std::fmt::Write as _;
 
+use super::machine;
 use super::model::{Link, Topology};
 
 /// Writes a descriptor; deterministic, ends with a newline.
@@ -36,6 +37,12 @@ pub fn to_ron(topology: &Topology) -> String {
     }
     if let Some(limit) = topology.peer_degree_limit {
         out.push_str(&format!("    peer_degree_limit: Some({limit}),\n"));
+    }
+    if !topology.aliases.is_empty() {
+        out.push_str(&format!("    aliases: {:?},\n", topology.aliases));
+    }
+    if let Some(found) = &topology.alltoallv {
+        out.push_str(&machine::print(found));
     }
     out.push_str(")\n");
     out

@@ -266,19 +266,7 @@ fn read_part(read: &mut Bytes<'_>) -> Result<NodeCatalogue, BlobError> {
     if !kept.is_sorted_by(|a, b| a < b) {
         return Err(BlobError::Field(read.at, "orbits out of order"));
     }
-    let mut all = Vec::new();
-    for &family in &kept {
-        let images = (0..symmetry.groups.len()).map(|k| symmetry.map(&template, k, family));
-        let mut images: Vec<u128> = images.collect();
-        images.sort_unstable();
-        images.dedup();
-        all.extend(images);
-        if all.len() > families {
-            break;
-        }
-    }
-    all.sort_unstable();
-    all.dedup();
+    let all = symmetry.expand(&template, &kept, families).unwrap_or_default();
     if all.len() != families || shapes(&template, &all) != shape_count {
         return Err(BlobError::Field(
             start,
@@ -309,7 +297,7 @@ fn read_type(read: &mut Bytes<'_>, groups: usize, ports: usize, shared: usize) -
     };
     let known = |g: u8| usize::from(g) < groups || g == OUTSIDE;
     let mids = read.take(usize::from(mids))?;
-    if !known(from) || !known(to) || mids.iter().any(|&id| usize::from(id) >= shared) {
+    if copies == 0 || !known(from) || !known(to) || mids.iter().any(|&id| usize::from(id) >= shared) {
         return Err(BlobError::Field(
             start,
             "a lane of groups or resources that are not there",

@@ -1,22 +1,25 @@
-//! Every maximal family of a template, by depth first search over its lane types.
+//! Every maximal family of a template up to symmetry, by depth first search over its lane types.
 //!
 //! A family says how many lanes of each type are under way at once. It is maximal if, with the lanes below one switch filled
-//! in, no lane of any type can be added; others are parts of maximal ones and need no entry. The search is exact: where it
-//! would grow past its limits it says so and returns nothing. Start reading at [`families`].
+//! in, no lane of any type can be added; others are parts of maximal ones and need no entry. Of families that exchanges of
+//! groups turn into each other only one is looked for: the one whose counts, read in the order of types, are greatest. The
+//! search is exact: where it would grow past its limits it says so and returns nothing. Start reading at [`representatives`].
 
+use std::cmp::Ordering;
 use std::fmt;
 
+use super::symmetry::Symmetry;
 use super::template::{OUTSIDE, Template};
 
 /// Nodes of the search after which a template is refused.
-pub const MAX_NODES: u64 = 2_000_000;
+pub const MAX_NODES: u64 = 1_000_000;
 /// Families after which a template is refused.
 pub const MAX_FAMILIES: usize = 1 << 16;
 
 /// What a search found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Maximal families in ascending order, as [`Template::family`] makes them.
+    /// One maximal family of each orbit, in no order, as [`Template::family`] makes them.
     pub families: Vec<u128>,
     /// Nodes of the search.
     pub nodes: u64,
@@ -35,20 +38,19 @@ impl fmt::Display for TooMany {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} families after {} steps of the search: a catalogue holds at most {MAX_FAMILIES} and searches {MAX_NODES} steps",
+            "{} orbits of families after {} steps of the search: a catalogue holds at most {MAX_FAMILIES} families and searches {MAX_NODES} steps",
             self.families, self.nodes
         )
     }
 }
 
-/// All maximal families.
+/// One maximal family of each orbit.
 ///
 /// # Errors
 /// More than [`MAX_FAMILIES`] families or [`MAX_NODES`] steps.
-pub fn families(template: &Template) -> Result<Found, TooMany> {
-    let mut search = Search::new(template);
-    search.visit(0, 0)?;
-    search.found.families.sort_unstable();
+pub fn representatives(template: &Template, symmetry: &Symmetry) -> Result<Found, TooMany> {
+    let mut search = Search::new(template, symmetry);
+    search.visit(0, 0, 0)?;
     Ok(search.found)
 }
 
@@ -68,6 +70,13 @@ struct Step {
     later_in: Vec<i16>,
 }
 
+/// An exchange that agrees with the family in the counts of this many types.
+#[derive(Clone, Copy)]
+struct Tied {
+    exchange: usize,
+    equal: usize,
+}
+
 struct Search {
     steps: Vec<Step>,
     /// Per group and, last, the outside: ranks without a lane out, without a lane in.
@@ -80,11 +89,17 @@ struct Search {
     capacity: Vec<u32>,
     /// Types with room left behind, in the order of the search.
     skipped: Vec<usize>,
+    /// Lanes of each type so far.
+    counts: Vec<u8>,
+    /// For each exchange but the first, the type that goes to each type.
+    sources: Vec<Vec<u8>>,
+    /// Exchanges that make nothing greater or less so far, one frame for each step on the way here.
+    tied: Vec<Tied>,
     found: Found,
 }
 
 impl Search {
-    fn new(template: &Template) -> Self {
+    fn new(template: &Template, symmetry: &Symmetry) -> Self {
         let groups = template.sizes.len();
         let end = |g: u8| if g == OUTSIDE { groups } else { usize::from(g) };
         // Masks begin behind the ports of the ranks, which no two lanes of a family compete for.
@@ -133,11 +148,16 @@ impl Search {
                 .map(|c| c.unwrap_or(u32::MAX))
                 .collect(),
             skipped: Vec::new(),
+            counts: vec![0; template.types.len()],
+            sources: symmetry.types.iter().skip(1).map(|types| inverse(types)).collect(),
+            tied: (0..symmetry.types.len() - 1)
+                .map(|exchange| Tied { exchange, equal: 0 })
+                .collect(),
             found: Found::default(),
         }
     }
 
-    fn visit(&mut self, at: usize, family: u128) -> Result<(), TooMany> {
+    fn visit(&mut self, at: usize, family: u128, frame: usize) -> Result<(), TooMany> {
         self.found.nodes += 1;
         if self.found.nodes > MAX_NODES || self.found.families.len() > MAX_FAMILIES {
             return Err(TooMany {
@@ -145,9 +165,17 @@ impl Search {
                 nodes: self.found.nodes,
             });
         }
-        if self.dead(at) {
-            return Ok(());
-        }
+        let own = self.tied.len();
+        let result = if self.beaten(at, frame) || self.dead(at) {
+            Ok(())
+        } else {
+            self.branch(at, family, own)
+        };
+        self.tied.truncate(own);
+        result
+    }
+
+    fn branch(&mut self, at: usize, family: u128, frame: usize) -> Result<(), TooMany> {
         if at == self.steps.len() {
             self.found.families.push(family);
             return Ok(());
@@ -156,18 +184,20 @@ impl Search {
         let mut taken = 0;
         while taken < self.steps[at].copies && self.fits(at) {
             self.skipped.push(at);
-            let next = family | (u128::MAX >> (127 - taken) >> 1) << self.steps[at].first;
-            self.visit(at + 1, next)?;
+            self.counts[at] = taken;
+            let next = family | (u128::MAX >> (127 - u32::from(taken)) >> 1) << self.steps[at].first;
+            self.visit(at + 1, next, frame)?;
             self.skipped.pop();
             self.take(at);
             taken += 1;
         }
+        self.counts[at] = taken;
         let ones = if taken == 0 {
             0
         } else {
             u128::MAX >> (128 - u32::from(taken))
         };
-        let result = self.visit(at + 1, family | ones << self.steps[at].first);
+        let result = self.visit(at + 1, family | ones << self.steps[at].first, frame);
         (0..taken).for_each(|_| self.give(at));
         result
     }
@@ -201,6 +231,35 @@ impl Search {
         }
     }
 
+    /// Whether some exchange makes a family with greater counts of every family below: that one is found elsewhere.
+    ///
+    /// Of the exchanges in `tied` from `frame` on, those that are still undecided are added behind.
+    fn beaten(&mut self, at: usize, frame: usize) -> bool {
+        let end = self.tied.len();
+        for i in frame..end {
+            let Tied { exchange, mut equal } = self.tied[i];
+            let source = &self.sources[exchange];
+            let decided = loop {
+                if equal >= at {
+                    break None;
+                }
+                let from = usize::from(source[equal]);
+                if from >= at {
+                    break None;
+                }
+                match self.counts[from].cmp(&self.counts[equal]) {
+                    Ordering::Greater => return true,
+                    Ordering::Less => break Some(()),
+                    Ordering::Equal => equal += 1,
+                }
+            };
+            if decided.is_none() {
+                self.tied.push(Tied { exchange, equal });
+            }
+        }
+        false
+    }
+
     /// Whether some lane that was left out fits whatever the types from `at` on do, so that nothing maximal lies below.
     ///
     /// Lanes below a switch take as many ranks as have neither an outgoing nor an incoming lane; so after them a group has a
@@ -222,4 +281,14 @@ impl Search {
                 && (skipped.to == outside || surplus(skipped.to) - most(|s| &s.later_in, skipped.to) > 0)
         })
     }
+}
+
+/// The type that goes to each type.
+fn inverse(types: &[u8]) -> Vec<u8> {
+    let mut inverse = vec![0; types.len()];
+    types
+        .iter()
+        .enumerate()
+        .for_each(|(from, &to)| inverse[usize::from(to)] = from as u8);
+    inverse
 }

@@ -17,7 +17,7 @@ use std::fmt;
 
 use super::fabric::Fabric;
 use super::sequence::Step;
-use super::spec::TreeSpec;
+use super::spec::{Machine, SpecError, TreeSpec};
 pub use blob::{BlobError, MAGIC, VERSION};
 pub use member::Outsider;
 use symmetry::Symmetry;
@@ -70,6 +70,8 @@ pub struct Counts {
 /// Why a machine has no catalogue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuildError {
+    /// The machine is none.
+    Spec(SpecError),
     /// Its node is too large.
     Template(template::TemplateError),
     /// Its node has too many families.
@@ -83,6 +85,7 @@ pub enum BuildError {
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Spec(e) => e.fmt(f),
             Self::Template(e) => e.fmt(f),
             Self::TooMany(e) => e.fmt(f),
             Self::Base(e) => write!(f, "the base sequence does not fit: {e}"),
@@ -100,15 +103,23 @@ impl NodeCatalogue {
     /// A node with too many lanes, shared resources or families; never a part of them.
     pub fn build(fabric: &Fabric, scope: Scope) -> Result<Self, BuildError> {
         let template = Template::new(fabric, scope).map_err(BuildError::Template)?;
-        let found = enumerate::families(&template).map_err(BuildError::TooMany)?;
         let symmetry = Symmetry::of(fabric, &template);
-        let orbits = orbits(&template, &symmetry, &found.families);
+        let found = enumerate::representatives(&template, &symmetry).map_err(BuildError::TooMany)?;
+        let families = symmetry.expand(&template, &found.families, enumerate::MAX_FAMILIES);
+        let families = families.ok_or(BuildError::TooMany(enumerate::TooMany {
+            families: found.families.len(),
+            nodes: found.nodes,
+        }))?;
+        let exchanges = symmetry.exchanges(&template);
+        let least = |&family: &u128| exchanges.iter().map(|exchange| exchange.map(family)).min();
+        let mut orbits: Vec<u128> = found.families.iter().filter_map(least).collect();
+        orbits.sort_unstable();
         Ok(Self {
-            shapes: shapes(&template, &found.families),
+            shapes: shapes(&template, &families),
             template,
             symmetry,
             orbits,
-            families: found.families,
+            families,
             searched: found.nodes,
         })
     }
@@ -179,6 +190,15 @@ impl Catalogue {
         Ok(catalogue)
     }
 
+    /// The catalogue of a descriptor's machine.
+    ///
+    /// # Errors
+    /// As [`Catalogue::build`], and a node that is none.
+    pub fn of_machine(machine: &Machine, base: Vec<Step>) -> Result<Self, BuildError> {
+        let node = Fabric::new(&machine.spec).map_err(BuildError::Spec)?;
+        Self::build(&node, machine.any_nodes, base)
+    }
+
     /// The families that a machine of this many nodes uses.
     pub fn of_nodes(&self, nodes: usize) -> Option<&NodeCatalogue> {
         if nodes == 1 {
@@ -200,25 +220,6 @@ impl Catalogue {
     }
 }
 
-/// One family of each orbit, ascending. `families` are sorted.
-fn orbits(template: &Template, symmetry: &Symmetry, families: &[u128]) -> Vec<u128> {
-    let mut seen = vec![false; families.len()];
-    let mut orbits = Vec::new();
-    for (i, &family) in families.iter().enumerate() {
-        if seen[i] {
-            continue;
-        }
-        // The first of an orbit in ascending order is its least image.
-        orbits.push(family);
-        for k in 0..symmetry.groups.len() {
-            if let Ok(at) = families.binary_search(&symmetry.map(template, k, family)) {
-                seen[at] = true;
-            }
-        }
-    }
-    orbits
-}
-
 /// Number of different shapes of families.
 fn shapes(template: &Template, families: &[u128]) -> usize {
     let ends: BTreeSet<(u8, u8)> = template.types.iter().map(|t| (t.from, t.to)).collect();
@@ -237,14 +238,17 @@ fn shapes(template: &Template, families: &[u128]) -> usize {
     for i in 1..ends.len() {
         first[i] = first[i - 1] + (32 - most[i - 1].leading_zeros());
     }
-    let mut all: Vec<u128> = families
-        .iter()
-        .map(|&family| {
-            (0..place.len()).fold(0, |key, t| {
-                key + (u128::from(template.count(family, t)) << first[place[t]])
-            })
-        })
-        .collect();
+    let of_type = |t: usize| std::iter::repeat_n(1_u128 << first[place[t]], usize::from(template.types[t].copies));
+    let of_bit: Vec<u128> = (0..place.len()).flat_map(of_type).collect();
+    let key = |&family: &u128| {
+        let (mut left, mut key) = (family, 0);
+        while left != 0 {
+            key += of_bit[left.trailing_zeros() as usize];
+            left &= left - 1;
+        }
+        key
+    };
+    let mut all: Vec<u128> = families.iter().map(key).collect();
     all.sort_unstable();
     all.dedup();
     all.len()

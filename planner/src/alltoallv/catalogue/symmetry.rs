@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use super::super::fabric::{Fabric, ResourceKind};
-use super::template::{OUTSIDE, Template};
+use super::template::{MAX_BITS, OUTSIDE, Template};
 
 /// Most symmetries that are listed; of more, a part is used, which only leaves more orbits.
 pub const MAX_SYMMETRIES: usize = 512;
@@ -66,28 +66,57 @@ impl Symmetry {
         *self = all;
     }
 
-    /// What exchange `k` makes of a family.
-    pub fn map(&self, template: &Template, k: usize, family: u128) -> u128 {
-        let (types, bits) = (&self.types[k], &template.bits);
-        let (mut left, mut image) = (family, 0);
-        for (t, &to) in types.iter().enumerate() {
-            if left == 0 {
-                break;
-            }
-            let width = u32::from(bits[t + 1] - bits[t]);
-            if width > 0 {
-                let part = left & (u128::MAX >> (128 - width));
-                left = left.checked_shr(width).unwrap_or(0);
-                image |= part << bits[usize::from(to)];
+    /// What exchange `k` does to the bits of families.
+    pub fn exchange(&self, template: &Template, k: usize) -> Exchange {
+        let mut bits = [0; MAX_BITS];
+        for (t, &to) in self.types[k].iter().enumerate() {
+            let (first, image) = (template.bits[t], template.bits[usize::from(to)]);
+            for lane in 0..template.bits[t + 1] - first {
+                bits[usize::from(first + lane)] = image + lane;
             }
         }
-        image
+        Exchange { bits }
     }
 
-    /// The least image of a family: equal for families that exchanges turn into each other.
-    pub fn canonical(&self, template: &Template, family: u128) -> u128 {
-        let images = (0..self.groups.len()).map(|k| self.map(template, k, family));
-        images.min().unwrap_or(family)
+    /// Every exchange, in order.
+    pub fn exchanges(&self, template: &Template) -> Vec<Exchange> {
+        (0..self.types.len()).map(|k| self.exchange(template, k)).collect()
+    }
+
+    /// All images of some families, ascending, each once; none if there are more than `most`.
+    pub fn expand(&self, template: &Template, families: &[u128], most: usize) -> Option<Vec<u128>> {
+        let exchanges = self.exchanges(template);
+        let mut all = Vec::new();
+        for &family in families {
+            let mut images: Vec<u128> = exchanges.iter().map(|exchange| exchange.map(family)).collect();
+            images.sort_unstable();
+            images.dedup();
+            all.extend(images);
+            if all.len() > most {
+                return None;
+            }
+        }
+        all.sort_unstable();
+        all.dedup();
+        Some(all)
+    }
+}
+
+/// Where an exchange of groups takes each bit of a family.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    bits: [u8; MAX_BITS],
+}
+
+impl Exchange {
+    /// What it makes of a family.
+    pub fn map(&self, family: u128) -> u128 {
+        let (mut left, mut image) = (family, 0);
+        while left != 0 {
+            image |= 1 << (self.bits[left.trailing_zeros() as usize] & 127);
+            left &= left - 1;
+        }
+        image
     }
 }
 

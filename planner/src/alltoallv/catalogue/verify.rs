@@ -91,10 +91,11 @@ impl NodeCatalogue {
         for &family in &self.families {
             check(&template, family)?;
         }
+        let exchanges = self.symmetry.exchanges(&template);
         let mut reached = vec![false; self.families.len()];
         for &family in &self.orbits {
-            for k in 0..self.symmetry.groups.len() {
-                let image = self.symmetry.map(&template, k, family);
+            for exchange in &exchanges {
+                let image = exchange.map(family);
                 let at = self
                     .families
                     .binary_search(&image)

@@ -229,14 +229,25 @@ impl Variant {
 pub struct Family {
     /// The descriptor's name.
     pub name: &'static str,
+    /// Other names that it goes by.
+    pub aliases: &'static [&'static str],
     /// Its file name, for messages.
     pub file: &'static str,
     /// Its text; the matcher parses it.
     pub descriptor: &'static str,
     /// Content hash over descriptor and variants.
     pub hash: &'static str,
-    /// In shortlist order, baselines last.
+    /// In shortlist order, baselines last. Empty if the descriptor is there for AlltoAllv only.
     pub variants: &'static [Variant],
+    /// The AlltoAllv catalogue, for `planner::alltoallv::Catalogue::parse`; none if the descriptor states no machine for it.
+    pub alltoallv: Option<&'static [u8]>,
+}
+
+impl Family {
+    /// Whether it goes by this name.
+    pub fn is_named(&self, name: &str) -> bool {
+        self.name == name || self.aliases.contains(&name)
+    }
 }
 
 /// What the build had at hand.
@@ -295,9 +306,10 @@ impl Registry {
         by_name.into_values().collect()
     }
 
-    /// The family of a name.
+    /// The family of a name; of an alias only where no family has it as its name.
     pub fn family(&self, name: &str) -> Option<&'static Family> {
-        self.sets.iter().rev().flat_map(|s| s.families).find(|f| f.name == name)
+        let families = || self.sets.iter().rev().flat_map(|s| s.families);
+        (families().find(|f| f.name == name)).or_else(|| families().find(|f| f.is_named(name)))
     }
 
     /// The builds behind the sets, in the order they were added.
@@ -326,7 +338,7 @@ impl Registry {
 /// If the set does not hold it, which `family!` rules out.
 #[doc(hidden)]
 pub fn named(set: &'static FamilySet, name: &str) -> &'static Family {
-    let found = set.families.iter().find(|f| f.name == name);
+    let found = set.families.iter().find(|f| f.is_named(name));
     found.unwrap_or_else(|| panic!("family! checked that `{name}` was compiled, but the set it names does not hold it"))
 }
 

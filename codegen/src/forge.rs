@@ -3,17 +3,18 @@
 //! A faulty descriptor does not fail the build script; it is recorded, and `families!` turns it into a compile error at
 //! its place. Nothing is downloaded and no GPU is asked. Start at [`Forge`].
 
+use crate::alltoallv::CatalogueError;
 use crate::descriptors::{Descriptor, FolderError};
 use crate::env::{self, Env};
 use crate::jobs::Jobs;
 use crate::lower::Element;
-use crate::manifest::{self, FamilyEntry, KernelEntry, Manifest};
+use crate::manifest::{self, CatalogueEntry, FamilyEntry, KernelEntry, Manifest};
 use crate::select::{self, Selection};
 use crate::toolkit::{
     ArchPlan, CompileError, Compiler, Discover, Job, Toolkit, ToolkitError, Wanted, plan_archs, sha256,
     write_if_changed,
 };
-use crate::{descriptors, headers, host};
+use crate::{alltoallv, descriptors, headers, host};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
@@ -115,23 +116,29 @@ impl Forge {
         env::print_rerun();
         let read =
             descriptors::read(&crate_dir, &self.topologies, self.tools, &self.env).map_err(ForgeError::Topologies)?;
-        let mut families = Vec::new();
+        let (mut families, mut faults) = (Vec::new(), read.faults);
         let mut kernels: BTreeMap<String, KernelEntry> = BTreeMap::new();
         for descriptor in &read.good {
             let file = &descriptor.file;
-            let selection = select::select(&descriptor.topology, &self.elements);
+            let only_alltoallv = descriptor.topology.is_alltoallv_only();
+            let selection = if only_alltoallv {
+                Selection::default()
+            } else {
+                select::select(&descriptor.topology, &self.elements)
+            };
+            let catalogue = alltoallv::catalogue(descriptor, &out, &mut faults).map_err(ForgeError::Catalogue)?;
             for kernel in selection.kernels.values() {
                 kernels.entry(kernel.hash.clone()).or_insert_with(|| KernelEntry {
                     kernel: kernel.clone(),
                     images: Vec::new(),
                 });
             }
-            if selection.variants.is_empty() && !self.elements.is_empty() {
+            if selection.variants.is_empty() && !self.elements.is_empty() && !only_alltoallv {
                 let why = selection.dropped.join("; ");
                 let why = if why.is_empty() { "no schedule serves it" } else { &why };
                 println!("cargo::warning={file}: the family has no variants: {why}");
             }
-            families.push(family(descriptor, selection));
+            families.push(family(descriptor, selection, catalogue));
         }
         if self.elements.is_empty() {
             println!(
@@ -194,7 +201,7 @@ impl Forge {
             kernel_set: sha256::hex(set.as_bytes())[..16].into(),
             kernels,
             families,
-            faults: read.faults,
+            faults,
         };
         let path = out.join(manifest::FILE);
         let text = manifest
@@ -292,7 +299,7 @@ impl Forge {
     }
 }
 
-fn family(descriptor: &Descriptor, selection: Selection) -> FamilyEntry {
+fn family(descriptor: &Descriptor, selection: Selection, alltoallv: Option<CatalogueEntry>) -> FamilyEntry {
     let digest = sha256::hex(descriptor.text.as_bytes());
     FamilyEntry {
         name: descriptor.topology.name.clone(),
@@ -301,6 +308,8 @@ fn family(descriptor: &Descriptor, selection: Selection) -> FamilyEntry {
         hash: manifest::family_hash(&digest, &selection.variants),
         descriptor: digest,
         variants: selection.variants,
+        aliases: descriptor.topology.aliases.clone(),
+        alltoallv,
     }
 }
 
@@ -317,6 +326,8 @@ pub const NVCC_ADVICE: &str = "Run `cargo xtask setup` in a checkout of topoforg
 pub enum ForgeError {
     /// A variable that cargo sets for build scripts is missing.
     NotABuildScript(&'static str),
+    /// The catalogue of a descriptor is wrong, or cannot be written.
+    Catalogue(CatalogueError),
     /// A folder of descriptors is not there.
     Topologies(FolderError),
     /// `require-cuda` without a toolkit.
@@ -353,6 +364,7 @@ impl fmt::Display for ForgeError {
         match self {
             Self::NotABuildScript(name) => write!(f, "{name} is not set: Forge::compile belongs into a build script"),
             Self::NoNvcc => write!(f, "feature require-cuda is on and no nvcc was found. {NVCC_ADVICE}"),
+            Self::Catalogue(e) => e.fmt(f),
             Self::Topologies(e) => e.fmt(f),
             Self::Toolkit(e) => e.fmt(f),
             Self::Compile(e) => e.fmt(f),

@@ -5,6 +5,7 @@
 //! [`Forge`]; what it does in order is `select` (plan and choose), `lower` (schedule to text), `toolkit` (text to
 //! fatbin), `host` (text to object), `manifest` (what `families!` reads).
 
+pub mod alltoallv;
 pub mod descriptors;
 pub mod env;
 pub mod forge;

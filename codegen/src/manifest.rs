@@ -69,6 +69,29 @@ pub struct FamilyEntry {
     pub hash: String,
     /// In shortlist order.
     pub variants: Vec<VariantEntry>,
+    /// Other names that it goes by.
+    #[serde(default)]
+    pub aliases: Vec<String>,
+    /// What AlltoAllv knows of the machine, if its descriptor states one.
+    #[serde(default)]
+    pub alltoallv: Option<CatalogueEntry>,
+}
+
+/// A catalogue in `OUT_DIR`; see `topoforge_planner::alltoallv::Catalogue`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CatalogueEntry {
+    /// Its file.
+    pub file: String,
+    /// Maximal families of lanes.
+    pub families: u64,
+    /// Shapes of families.
+    pub shapes: u64,
+    /// Orbits under the node's symmetry.
+    pub orbits: u64,
+    /// Steps of the base sequence.
+    pub base_steps: u64,
+    /// Length of the file.
+    pub bytes: u64,
 }
 
 /// The hash of a family, over the digest of its descriptor's text and its variants.

@@ -341,3 +341,60 @@ fn compilers_run_side_by_side_only_as_cargos_jobserver_allows() {
     std::io::Read::read_exact(&mut server, &mut token).unwrap();
     assert_eq!(&token, b"+");
 }
+
+/// Two groups of two GPUs, for AlltoAllv only.
+const CLUSTER: &str = "Topology(name: \"cluster\", ranks: 4, links: [], aliases: [\"twos\"],
+    alltoallv: Machine(nodes: 32, sockets: [[Switch(gpus: 2, nics: 1), Switch(gpus: 2, nics: 1)]],
+        gb_per_s: (same_switch: 56, same_socket: 52, cross_socket: 40, nic: 48)))";
+
+#[test]
+fn a_descriptor_for_alltoallv_only_gets_a_catalogue_and_no_kernels() {
+    let case = Crate::new("a2a", &[("cluster.ron", CLUSTER)]);
+    let output = case.build(&[]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success(),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(!text.contains("no variants"), "{text}");
+    assert!(
+        text.contains("cluster: AlltoAllv catalogue of 26 families, 21 shapes, 16 orbits and 0 base steps in"),
+        "{text}"
+    );
+    let manifest = case.manifest();
+    assert!(manifest.kernels.is_empty() && manifest.faults.is_empty());
+    let family = &manifest.families[0];
+    assert_eq!(
+        (family.variants.len(), family.aliases.as_slice()),
+        (0, &["twos".to_owned()][..])
+    );
+    let entry = family.alltoallv.as_ref().expect("a catalogue");
+    assert_eq!((entry.families, entry.shapes, entry.orbits), (26, 21, 16));
+    let bytes = std::fs::read(case.out().join(&entry.file)).expect("written");
+    assert_eq!(bytes.len() as u64, entry.bytes);
+    topoforge_planner::alltoallv::Catalogue::parse(&bytes).expect("readable");
+}
+
+#[test]
+fn a_machine_too_large_for_a_catalogue_is_a_fault_at_its_place() {
+    let socket = "[Switch(gpus: 2, nics: 1), Switch(gpus: 2, nics: 1)]";
+    let large = format!(
+        "Topology(name: \"large\", ranks: 16, links: [],\n    alltoallv: Machine(sockets: [{socket}, {socket}, {socket}, {socket}],\n\
+         gb_per_s: (same_switch: 56, same_socket: 52, cross_socket: 40, nic: 48)))"
+    );
+    let case = Crate::new("a2a-large", &[("large.ron", &large)]);
+    assert!(case.build(&[]).status.success());
+    let faults = case.manifest().faults;
+    assert_eq!(faults.len(), 1, "{faults:?}");
+    assert!(
+        faults[0].text.starts_with("topologies/large.ron:2:16: "),
+        "{}",
+        faults[0].text
+    );
+    assert!(
+        faults[0].text.contains("a catalogue holds at most"),
+        "{}",
+        faults[0].text
+    );
+}

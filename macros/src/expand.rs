@@ -165,7 +165,25 @@ fn family(f: &FamilyEntry) -> TokenStream {
         quote!(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), #path)))
     };
     let variants = f.variants.iter().map(variant);
-    quote!(Family { name: #name, file: #file, descriptor: #descriptor, hash: #hash, variants: &[#(#variants),*] })
+    let aliases = &f.aliases;
+    let alltoallv = match &f.alltoallv {
+        Some(catalogue) => {
+            let file = format!("/{}", catalogue.file);
+            quote!(::core::option::Option::Some(include_bytes!(
+                concat!(env!("OUT_DIR"), #file)
+            )))
+        }
+        None => quote!(::core::option::Option::None),
+    };
+    quote!(Family {
+        name: #name,
+        aliases: &[#(#aliases),*],
+        file: #file,
+        descriptor: #descriptor,
+        hash: #hash,
+        variants: &[#(#variants),*],
+        alltoallv: #alltoallv,
+    })
 }
 
 fn variant(v: &VariantEntry) -> TokenStream {

@@ -77,7 +77,11 @@ pub(crate) fn family(query: &Query) -> TokenStream {
         None => own_names(),
         // A set of another crate has no manifest here: it is looked up when the program runs.
         Some(_) => expand::manifest()
-            .map(|m| m.families.into_iter().map(|f| f.name).collect())
+            .map(|m| {
+                (m.families.into_iter())
+                    .flat_map(|f| f.aliases.into_iter().chain([f.name]))
+                    .collect()
+            })
             .unwrap_or_default(),
     };
     if !known.is_empty() && !known.contains(name) {
@@ -104,7 +108,8 @@ fn own_names() -> Vec<String> {
         .filter(|e| e.path().extension().is_some_and(|x| x == "ron"))
         .filter_map(|e| std::fs::read_to_string(e.path()).ok())
         // By the name inside, which need not be the file's.
-        .filter_map(|text| parse_descriptor(&text, "").ok().map(|t| t.name))
+        .filter_map(|text| parse_descriptor(&text, "").ok())
+        .flat_map(|t| t.aliases.into_iter().chain([t.name]))
         .collect();
     names.sort();
     names

@@ -410,9 +410,11 @@ pub fn family(name: &'static str, variants: Vec<Variant>) -> &'static Family {
     let variants = variants.leak();
     Box::leak(Box::new(Family {
         name,
+        aliases: &[],
         file: "test.ron",
         descriptor: "",
         hash: "abcd",
         variants,
+        alltoallv: None,
     }))
 }

@@ -6,6 +6,7 @@
 //! runs the same code gets the same result. No clock, no I/O.
 //! Start reading at [`Fabric`], then [`Planner`].
 
+pub mod base;
 pub mod baselines;
 pub mod bound;
 mod cache;

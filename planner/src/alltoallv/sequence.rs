@@ -20,6 +20,9 @@ pub struct Lane {
 /// One whole of a pair's demand, in the unit of [`Share::share`].
 pub const WHOLE: u32 = 1 << 16;
 
+/// The lanes of each activation with their bytes.
+pub type Activations = Vec<Vec<(Lane, u64)>>;
+
 /// Part of a pair's demand on one lane of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
@@ -101,7 +104,7 @@ pub fn rotation(fabric: &Fabric) -> impl Iterator<Item = Vec<Lane>> + '_ {
 /// plans that do not carry every byte exactly, give no sequence.
 pub fn base_sequences<P>(fabric: &Fabric, bytes: u64, seeds: std::ops::Range<u64>, mut plan: P) -> Vec<Step>
 where
-    P: FnMut(&Fabric, u64, u64) -> Option<(u64, Vec<Vec<(Lane, u64)>>)>,
+    P: FnMut(&Fabric, u64, u64) -> Option<(u64, Activations)>,
 {
     let Ok(node) = Fabric::new(&fabric.spec().clone().cluster(1)) else {
         return Vec::new();

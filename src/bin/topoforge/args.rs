@@ -2,6 +2,10 @@
 //!
 //! It runs nothing. Start at [`Args`].
 
+mod alltoallv;
+
+pub use alltoallv::{AlltoallvCommand, CatalogueArgs};
+
 use crate::commands::groups::Kind as GroupKind;
 use crate::device::{Choice, Virtual};
 use crate::failure::Failure;
@@ -69,6 +73,9 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Find what stands in the way of peer access and prove every pair of GPUs
     Doctor(DoctorArgs),
+    /// Look into AlltoAllv on a machine whose descriptor states one for it
+    #[command(subcommand)]
+    Alltoallv(AlltoallvCommand),
     /// Say what this build holds: architectures, toolkits, kernel set
     Version,
 }

@@ -60,6 +60,7 @@ fn run(command: &Command, output: &mut Output) -> Result<Outcome, Failure> {
         Command::Launch(args) => commands::launch::run(args, output),
         Command::Start(args) => commands::start::run(args, output),
         Command::Soak(args) => commands::soak::run(args, output),
+        Command::Alltoallv(command) => commands::alltoallv::run(command, output),
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Nothing here writes to stdout or decides what is correct or fast. Start at the verb.
 
+pub mod alltoallv;
 pub mod bench;
 pub mod cuda;
 pub mod doctor;

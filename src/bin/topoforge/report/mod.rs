@@ -3,6 +3,7 @@
 //! Commands fill in the structs of the submodules; nothing else in this program writes to stdout. Field names here are
 //! the JSON's and part of format 1: add, never rename. Start at [`Output::emit`].
 
+pub mod alltoallv;
 pub mod chart;
 pub mod cuda;
 pub mod doctor;

@@ -1,0 +1,3 @@
+//! Reports of `topoforge alltoallv`.
+
+pub mod catalogue;

@@ -36,7 +36,7 @@
 //! Without a GPU, the host executor runs the same kernels. It gives exact bits and no meaningful times:
 //!
 //! ```
-//! # #[cfg(feature = "host-executor")]
+//! # #[cfg(all(feature = "host-executor", feature = "f16", feature = "nvlink"))]
 //! # fn main() -> Result<(), topoforge::comm::CommError> {
 //! use half::f16;
 //! use topoforge::comm::{Communicator, Options};
@@ -53,17 +53,28 @@
 //! });
 //! # Ok(())
 //! # }
-//! # #[cfg(not(feature = "host-executor"))]
+//! # #[cfg(not(all(feature = "host-executor", feature = "f16", feature = "nvlink")))]
 //! # fn main() {}
 //! ```
 //!
 //! # Features
 //!
-//! - `cli` (default): the `topoforge` command. Libraries switch it off.
-//! - `host-executor` (default): kernels are compiled for the CPU as well, which takes a C++ compiler at build time;
-//!   `device::host`, `Communicator::on_host` and proofs without a GPU.
-//! - `f16` (default), `bf16`, `f32`: element types that kernels are compiled for, each about as many kernels again.
-//! - `require-cuda`: a build that finds no nvcc is an error instead of a warning and a registry without GPU code.
+//! Additive: each puts something in, none takes anything out. The README's table has crates, build time and bytes.
+//!
+//! | feature | default | puts in |
+//! |---|---|---|
+//! | `cli` | yes | the `topoforge` command; libraries switch it off |
+//! | `host-executor` | yes | kernels for the CPU (takes a C++ compiler): `device::host`, `Communicator::on_host`, proofs without a GPU |
+//! | `standard` | yes | `nvml`, `nccl`, `f16`, `all-families`, `all-archs`: what a program that serves f16 wants |
+//! | `nvml`, `nccl` | standard | these libraries are opened at run time where they are to be found |
+//! | `f16` | standard | kernels for f16 elements |
+//! | `bf16`, `f32` | no | kernels for these, about as many again each |
+//! | `nvlink`, `nvswitch`, `pcie`, `mixed`, `host-staged`; `all-families` | standard | the families of this crate whose GPUs are joined so |
+//! | `sm-70` to `sm-121`; `all-archs` | standard | machine code for these architectures, and PTX for the newest |
+//! | `require-cuda` | no | a build without nvcc or without an architecture is an error instead of a warning |
+//!
+//! With no feature at all the crate builds and holds no family, no kernel and no command: bring descriptors of your own
+//! with [`families!`].
 //!
 //! # Limits of this version
 //!
@@ -94,6 +105,6 @@ pub use topoforge_macros::{families, family};
 pub use topoforge_planner as planner;
 
 /// The README's programs, compiled as tests.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "f16", feature = "all-families"))]
 #[doc = include_str!("../README.md")]
 pub struct Readme;

@@ -257,6 +257,8 @@ pub struct BuildInfo {
     pub version: &'static str,
     /// Element types whose kernels are inside.
     pub elements: &'static [Element],
+    /// Sets of families that were asked for, e.g. `nvlink`.
+    pub sets: &'static [&'static str],
     /// Compute capabilities with machine code inside, e.g. 70.
     pub archs: &'static [u32],
     /// Compute capability of the PTX, a last resort.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use topoforge::family;
-use topoforge::registry::{Protocol, Registry};
+use topoforge::registry::{Element, Protocol, Registry};
 
 #[test]
 fn family_names_one_of_the_built_in_set() {
@@ -59,9 +59,12 @@ fn no_two_writers_share_a_slot_region() {
 fn kernels_stay_within_the_budget() {
     let mut all = BTreeSet::new();
     for family in Registry::builtin().families() {
-        let own: BTreeSet<_> = family.variants.iter().map(|v| v.kernel.hash).collect();
-        assert!(own.len() <= 40, "{}: {} kernels", family.name, own.len());
-        all.extend(own);
+        for element in Element::ALL {
+            let of = family.variants.iter().filter(|v| v.element == *element);
+            let own: BTreeSet<_> = of.map(|v| v.kernel.hash).collect();
+            assert!(own.len() <= 40, "{}: {} kernels for {element}", family.name, own.len());
+            all.extend(own);
+        }
     }
     assert!(all.len() <= 900, "{} kernels", all.len());
 }
@@ -81,4 +84,25 @@ fn gpu_code_is_aligned_and_says_its_architectures_or_is_absent_everywhere() {
         assert_eq!(image.as_ptr().align_offset(16), 0);
         assert_eq!(image[..4], [0x50, 0xed, 0x55, 0xba], "not a fatbin");
     }
+}
+
+#[test]
+fn what_is_inside_is_what_features_asked_for() {
+    let on = |name: &str| match name {
+        "f16" => cfg!(feature = "f16"),
+        "bf16" => cfg!(feature = "bf16"),
+        "f32" => cfg!(feature = "f32"),
+        other => panic!("{other}"),
+    };
+    let registry = Registry::builtin();
+    let build = registry.builds().next().expect("one build");
+    for element in Element::ALL {
+        let has = |f: &topoforge::registry::Family| f.variants.iter().any(|v| v.element == *element);
+        assert_eq!(build.elements.contains(element), on(element.name()), "{element}");
+        assert!(
+            registry.families().into_iter().all(|f| has(f) == on(element.name())),
+            "{element}"
+        );
+    }
+    assert_eq!(build.sets, ["nvlink", "nvswitch", "pcie", "mixed", "host-staged"]);
 }

@@ -10,8 +10,9 @@ use crate::jobs::Jobs;
 use crate::lower::Element;
 use crate::manifest::{self, CatalogueEntry, FamilyEntry, KernelEntry, Manifest};
 use crate::select::{self, Selection};
+use crate::sets::Set;
 use crate::toolkit::{
-    ArchPlan, CompileError, Compiler, Discover, Job, Toolkit, ToolkitError, Wanted, plan_archs, sha256,
+    ArchPlan, CompileError, Compiler, Discover, Job, STANDARD_ARCHS, Toolkit, ToolkitError, Wanted, plan_archs, sha256,
     write_if_changed,
 };
 use crate::{alltoallv, descriptors, headers, host};
@@ -31,6 +32,8 @@ use std::{fmt, io};
 pub struct Forge {
     topologies: String,
     elements: Vec<Element>,
+    sets: Vec<Set>,
+    archs: Vec<u32>,
     host: bool,
     require_cuda: bool,
     tools: bool,
@@ -50,6 +53,8 @@ impl Forge {
         Self {
             topologies: "topologies".into(),
             elements: vec![Element::F16],
+            sets: Set::ALL.to_vec(),
+            archs: STANDARD_ARCHS.to_vec(),
             host: true,
             require_cuda: false,
             tools: false,
@@ -71,6 +76,21 @@ impl Forge {
         self.elements = elements.to_vec();
         self.elements.sort_unstable();
         self.elements.dedup();
+        self
+    }
+
+    /// Which of the crate's descriptors are taken, by how their GPUs are joined; without this, all of them.
+    #[must_use]
+    pub fn sets(mut self, sets: &[Set]) -> Self {
+        self.sets = sets.to_vec();
+        self
+    }
+
+    /// The compute capabilities to make machine code for, as 90 for sm_90, and PTX of the newest; without this, all that
+    /// the toolkits have. `TOPOFORGE_ARCHS` overrides it.
+    #[must_use]
+    pub fn archs(mut self, archs: &[u32]) -> Self {
+        self.archs = archs.to_vec();
         self
     }
 
@@ -118,7 +138,10 @@ impl Forge {
             descriptors::read(&crate_dir, &self.topologies, self.tools, &self.env).map_err(ForgeError::Topologies)?;
         let (mut families, mut faults) = (Vec::new(), read.faults);
         let mut kernels: BTreeMap<String, KernelEntry> = BTreeMap::new();
-        for descriptor in &read.good {
+        // Folders from outside are taken whole: somebody asked for each of them.
+        let outside = |d: &&Descriptor| !Path::new(&d.path).starts_with(&self.topologies);
+        let taken = |d: &&Descriptor| outside(d) || self.sets.contains(&Set::of(&d.topology));
+        for descriptor in read.good.iter().filter(taken) {
             let file = &descriptor.file;
             let only_alltoallv = descriptor.topology.is_alltoallv_only();
             let selection = if only_alltoallv {
@@ -194,6 +217,7 @@ impl Forge {
             topologies: self.topologies.clone(),
             host: self.host,
             elements: self.elements.clone(),
+            sets: self.sets.iter().map(|s| s.name().to_owned()).collect(),
             archs,
             ptx,
             left_out,
@@ -241,7 +265,18 @@ impl Forge {
             // One that is replaced in place is another one.
             println!("cargo::rerun-if-changed={}", toolkit.nvcc.display());
         }
-        let wanted = Wanted::from_env(&self.env).map_err(ForgeError::Toolkit)?;
+        let wanted = match self.env.get(env::TOPOFORGE_ARCHS) {
+            Some(_) => Wanted::from_env(&self.env).map_err(ForgeError::Toolkit)?,
+            None => Wanted::of(&self.archs),
+        };
+        if wanted.archs().is_empty() {
+            if self.require_cuda {
+                return Err(ForgeError::NoArchs);
+            }
+            println!("cargo::warning=no architecture is asked for: the registry will hold no GPU code. {ARCHS_ADVICE}");
+            self.write_tools(out, &[])?;
+            return Ok(None);
+        }
         let plan = plan_archs(&toolkits, &wanted);
         let compiler = Compiler::new(toolkits.clone(), plan.clone(), &self.env, cache.join("fatbin"), out)
             .map_err(ForgeError::Compile)?;
@@ -321,6 +356,9 @@ fn shared_cache(out: &Path) -> PathBuf {
 /// How to get a toolkit, for messages.
 pub const NVCC_ADVICE: &str = "Run `cargo xtask setup` in a checkout of topoforge, or set TOPOFORGE_NVCC, NVCC, CUDA_HOME or CUDA_PATH, or put nvcc on PATH";
 
+/// How to get architectures, for messages.
+const ARCHS_ADVICE: &str = "Switch on features of topoforge, sm-70 to sm-121 or all-archs, or set TOPOFORGE_ARCHS";
+
 /// Why a build stopped. Debug prints the message too, since that is what a build script's `main` shows.
 #[non_exhaustive]
 pub enum ForgeError {
@@ -332,6 +370,8 @@ pub enum ForgeError {
     Topologies(FolderError),
     /// `require-cuda` without a toolkit.
     NoNvcc,
+    /// `require-cuda` without an architecture.
+    NoArchs,
     /// A named toolkit is unusable, or the list of architectures is.
     Toolkit(ToolkitError),
     /// nvcc refused a text.
@@ -366,6 +406,10 @@ impl fmt::Display for ForgeError {
             Self::NoNvcc => write!(f, "feature require-cuda is on and no nvcc was found. {NVCC_ADVICE}"),
             Self::Catalogue(e) => e.fmt(f),
             Self::Topologies(e) => e.fmt(f),
+            Self::NoArchs => write!(
+                f,
+                "feature require-cuda is on and no architecture is asked for. {ARCHS_ADVICE}"
+            ),
             Self::Toolkit(e) => e.fmt(f),
             Self::Compile(e) => e.fmt(f),
             Self::Host(e) => e.fmt(f),

@@ -15,7 +15,9 @@ pub mod jobs;
 pub mod lower;
 pub mod manifest;
 pub mod select;
+pub mod sets;
 pub mod toolkit;
 
 pub use forge::{Forge, ForgeError};
 pub use lower::Element;
+pub use sets::Set;

@@ -27,6 +27,8 @@ pub struct Manifest {
     pub host: bool,
     /// Element types that were asked for.
     pub elements: Vec<Element>,
+    /// Names of the sets of families that were asked for.
+    pub sets: Vec<String>,
     /// Compute capabilities with machine code.
     pub archs: Vec<u32>,
     /// Compute capability of the PTX.

@@ -3,11 +3,10 @@
 //! Told from a topology, not from its name, so that a file which is added falls into a set by itself. Each set is a
 //! feature of topoforge. Start at [`Set::of`].
 
-use serde::{Deserialize, Serialize};
 use topoforge_planner::topology::{LinkClass, Topology};
 
 /// How the GPUs of a machine are joined. Every topology is of one set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Set {
     /// NVLinks from GPU to GPU.
     Nvlink,
@@ -23,13 +22,7 @@ pub enum Set {
 
 impl Set {
     /// Every value, in declaration order.
-    pub const ALL: &'static [Self] = &[
-        Self::Nvlink,
-        Self::Nvswitch,
-        Self::Pcie,
-        Self::Mixed,
-        Self::HostStaged,
-    ];
+    pub const ALL: &'static [Self] = &[Self::Nvlink, Self::Nvswitch, Self::Pcie, Self::Mixed, Self::HostStaged];
 
     /// The name in reports, which is also that of topoforge's feature.
     pub const fn name(self) -> &'static str {

@@ -92,10 +92,12 @@ fn build_info(m: &Manifest) -> TokenStream {
         None => quote!(::core::option::Option::None),
     };
     let left_out = m.left_out.iter().map(|(arch, reason)| quote!((#arch, #reason)));
+    let sets = &m.sets;
     let elements = m.elements.iter().map(|e| element(*e));
     quote!(BuildInfo {
         version: #version,
         elements: &[#(#elements),*],
+        sets: &[#(#sets),*],
         archs: &[#(#archs),*],
         ptx: #ptx,
         left_out: &[#(#left_out),*],
@@ -241,6 +243,7 @@ mod tests {
             topologies: "topologies".into(),
             host: false,
             elements: vec![],
+            sets: vec![],
             archs: vec![],
             ptx: None,
             left_out: vec![],

@@ -104,6 +104,10 @@ impl Nccl {
     pub fn open() -> Result<&'static Self, DeviceError> {
         static NCCL: OnceCell<Nccl> = OnceCell::new();
         NCCL.get_or_try_init(|| {
+            if cfg!(not(feature = "nccl")) {
+                let reason = "this build does not open NCCL: feature `nccl` of topoforge does".to_owned();
+                return Err(DeviceError::Unavailable { reason });
+            }
             let named = std::env::var("TOPOFORGE_NCCL").unwrap_or_default();
             let names = if named.is_empty() {
                 vec!["libnccl.so.2"]

@@ -123,6 +123,9 @@ impl Nvml {
     pub fn open() -> Result<&'static Self, String> {
         static NVML: OnceCell<Nvml> = OnceCell::new();
         NVML.get_or_try_init(|| {
+            if cfg!(not(feature = "nvml")) {
+                return Err("this build does not ask NVML: feature `nvml` of topoforge does".to_owned());
+            }
             let library: Library = open(&["libnvidia-ml.so.1", "libnvidia-ml.so"])?;
             let nvml = Self::resolve(library).map_err(|symbol| format!("NVML has no {symbol}"))?;
             nvml.start().map_err(|e| e.to_string())?;

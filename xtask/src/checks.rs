@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use crate::failure::Done;
 use crate::setup::{self, Ready, Wish};
 use crate::steps::{Steps, cargo};
-use crate::{dist, tutorials};
+use crate::{dist, features, tutorials};
 
 /// Set-up, format, lints, documentation, tests.
 pub fn test() -> Done {
@@ -17,10 +17,10 @@ pub fn test() -> Done {
     tests(&mut steps, &ready, nextest)
 }
 
-/// The same with both toolkits at once, the long tests, a build that must do without nvcc, a crate that depends on this one,
-/// the tutorials, and the source bundle.
+/// The same with both toolkits at once, the long tests, a build that must do without nvcc, each feature alone and all of
+/// them, a crate that depends on this one, the tutorials, and the source bundle.
 pub fn more() -> Done {
-    let mut steps = Steps::new(10).leaving_last_word();
+    let mut steps = Steps::new(12).leaving_last_word();
     let wish = Wish {
         distribution: true,
         cuda13: true,
@@ -30,6 +30,10 @@ pub fn more() -> Done {
     without.env("TOPOFORGE_NVCC", "none");
     steps.command(without)?;
     lints(&mut steps, &ready)?;
+    steps.step("each feature alone", || features::alone(&ready))?;
+    steps.step("all features: every element type on the host executor", || {
+        features::together(&ready)
+    })?;
     steps.step("examples/dependent", || tutorials::dependent(&ready))?;
     steps.step("the tutorials", || tutorials::run(&ready, false))?;
     steps.step("the source bundle, without a network", dist::prove_bundle)?;

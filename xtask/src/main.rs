@@ -9,6 +9,7 @@ mod checks;
 mod demo;
 mod dist;
 mod failure;
+mod features;
 mod setup;
 mod steps;
 mod tutorials;
@@ -25,7 +26,7 @@ cargo xtask <task>
     --cuda13      fetch CUDA 13 as well (sm_100 to sm_121)
   demo          set up, build, prove every family and tune one; without a GPU on the host executor
   test          set up, then format, lints, documentation and all tests
-  check-more    test, then with both toolkits, the long tests, and a build without nvcc
+  check-more    test, then with both toolkits, each feature alone and all, the long tests, a build without nvcc
   a2a-gap       gaps of AlltoAllv plans to proved optima and lower bounds (builds a solver, about two minutes)
   a2a-sweep     AlltoAllv plans against what others would do: the tables of docs/alltoallv.md (some minutes)
   tutorials     run the commands of the tutorials in docs/

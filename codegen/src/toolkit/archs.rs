@@ -48,10 +48,7 @@ enum Ptx {
 
 impl Default for Wanted {
     fn default() -> Self {
-        Wanted {
-            archs: STANDARD_ARCHS.to_vec(),
-            ptx: Ptx::ForNewest,
-        }
+        Wanted::of(STANDARD_ARCHS)
     }
 }
 
@@ -97,6 +94,17 @@ impl Wanted {
             archs,
             ptx: Ptx::For(ptx),
         })
+    }
+
+    /// These architectures with PTX for the newest that a toolkit has.
+    pub fn of(archs: &[u32]) -> Wanted {
+        let mut archs = archs.to_vec();
+        archs.sort_unstable();
+        archs.dedup();
+        Wanted {
+            archs,
+            ptx: Ptx::ForNewest,
+        }
     }
 
     /// The value of `TOPOFORGE_ARCHS`, else [`STANDARD_ARCHS`] with PTX for the newest.

@@ -83,8 +83,9 @@ pub struct Survey {
 pub const HOST: bool = cfg!(feature = "host-executor");
 
 /// What a build without GPU code says.
-pub const NO_GPU_CODE: &str = "this build has no GPU code, since no nvcc was found when it was built: run `cargo xtask \
-     setup` or set TOPOFORGE_NVCC, and build again";
+pub const NO_GPU_CODE: &str = "this build has no GPU code, since no nvcc was found when it was built, or no architecture, \
+     element type or family was asked for (`topoforge version` says which): run `cargo xtask setup` or set \
+     TOPOFORGE_NVCC, and build again";
 
 /// Looks at GPUs, drivers and this build; an absent one is a reason, not an error.
 pub fn survey(registry: &Registry) -> Survey {
@@ -354,6 +355,7 @@ mod tests {
     fn code_for_an_architecture_serves_later_ones_of_its_major_and_ptx_serves_all_later_ones() {
         let build = |ptx| BuildInfo {
             elements: &[],
+            sets: &[],
             version: "",
             archs: &[70, 80],
             ptx,

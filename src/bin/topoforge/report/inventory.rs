@@ -115,6 +115,9 @@ impl Report for Devices {
     }
 }
 
+/// Sets of families, by their features' names.
+const SETS: [&str; 5] = ["nvlink", "nvswitch", "pcie", "mixed", "host-staged"];
+
 /// `topoforge version`
 #[derive(Debug, Serialize)]
 pub struct Version {
@@ -122,6 +125,14 @@ pub struct Version {
     pub version: &'static str,
     /// Element types whose kernels are inside.
     pub elements: Vec<&'static str>,
+    /// Element types whose features are off.
+    pub elements_off: Vec<&'static str>,
+    /// How many families are inside.
+    pub families: usize,
+    /// Sets of families that are inside.
+    pub sets: Vec<&'static str>,
+    /// Sets whose features are off.
+    pub sets_off: Vec<&'static str>,
     /// Architectures with machine code inside.
     pub archs: Vec<String>,
     /// The last resort.
@@ -132,6 +143,10 @@ pub struct Version {
     pub kernel_set: String,
     /// What could not be built.
     pub left_out: Vec<LeftOutArch>,
+    /// Whether NVML is asked, where there is one.
+    pub nvml: bool,
+    /// Whether NCCL is compared with and fallen back on, where there is one.
+    pub nccl: bool,
     /// Whether the host executor is inside.
     pub host_executor: bool,
 }
@@ -153,12 +168,17 @@ impl Version {
         archs.sort_unstable();
         archs.dedup();
         let has = |e: &&Element| builds.iter().any(|b| b.elements.contains(e));
+        let taken = |set: &str| builds.iter().any(|b| b.sets.contains(&set));
         let mut toolkits: Vec<&'static str> = builds.iter().flat_map(|b| b.toolkits).copied().collect();
         toolkits.dedup();
         let left_out = builds.iter().flat_map(|b| b.left_out);
         Self {
             version: env!("CARGO_PKG_VERSION"),
             elements: Element::ALL.iter().filter(has).map(|e| e.name()).collect(),
+            elements_off: Element::ALL.iter().filter(|e| !has(e)).map(|e| e.name()).collect(),
+            families: registry.families().len(),
+            sets: SETS.into_iter().filter(|s| taken(s)).collect(),
+            sets_off: SETS.into_iter().filter(|s| !taken(s)).collect(),
             archs: archs.iter().map(|a| format!("sm_{a}")).collect(),
             ptx: builds
                 .iter()
@@ -172,11 +192,22 @@ impl Version {
                 reason,
             }))
             .collect(),
+            nvml: cfg!(feature = "nvml"),
+            nccl: cfg!(feature = "nccl"),
             host_executor: crate::device::HOST,
         }
     }
 
     fn body(&self) -> String {
+        let switched = |on| if on { "yes" } else { "no, its feature is off" };
+        let inside = |on: &[&str], off: &[&str]| {
+            let on = if on.is_empty() { "none".to_owned() } else { on.join(" ") };
+            if off.is_empty() {
+                on
+            } else {
+                format!("{on}; features off: {}", off.join(" "))
+            }
+        };
         let list = |names: String| if names.is_empty() { "none".to_owned() } else { names };
         let ptx = self
             .ptx
@@ -184,8 +215,10 @@ impl Version {
             .map(|p| format!(" and {p} as PTX"))
             .unwrap_or_default();
         let mut out = format!(
-            "elements: {}\narchitectures: {}{ptx}\ntoolkits: {}\nkernel set: {}\nhost executor: {}\n",
-            list(self.elements.join(" ")),
+            "elements: {}\nfamilies: {} ({})\narchitectures: {}{ptx}\ntoolkits: {}\nkernel set: {}\nNVML: {}\nNCCL: {}\nhost executor: {}\n",
+            inside(&self.elements, &self.elements_off),
+            self.families,
+            inside(&self.sets, &self.sets_off),
             list(self.archs.join(" ")),
             list(
                 self.toolkits
@@ -195,7 +228,9 @@ impl Version {
                     .join(", ")
             ),
             list(self.kernel_set.clone()),
-            if self.host_executor { "yes" } else { "no" }
+            switched(self.nvml),
+            switched(self.nccl),
+            switched(self.host_executor)
         );
         for left in &self.left_out {
             // The reason names the architecture again.

@@ -281,3 +281,121 @@ extern "C" __global__ void tf_soak(unsigned short *output, tf_u32 checked, unsig
     }
   }
 }
+
+// A barrier of the blocks of one number on all ranks, for peer reads in two stages. Everything that the block wrote before is
+// seen by every peer's block behind it. False: somebody never came.
+static __device__ bool tf_pull2_meet(tf_u32 *const *signals, const tf_u32 *words, tf_u32 *dead, tf_u32 *status, tf_u64 deadline_ns,
+                                     tf_u32 ranks, tf_u32 rank, tf_u32 turn) {
+  const TfThread t{};
+  __syncthreads();
+  bool late = false;
+  const tf_u32 q = threadIdx.x;
+  if (q < ranks && q != rank) {
+    tf_fence_system(t);
+    tf_store_relaxed_u32(t, signals[q] + blockIdx.x * 8u + rank, turn);
+    const tf_u64 since = tf_clock_ns(t);
+    for (tf_u32 polls = 1; static_cast<int>(tf_load_acquire_u32(t, words + blockIdx.x * 8u + q) - turn) < 0; polls++)
+      if (polls % 1024u == 0 && tf_clock_ns(t) - since > deadline_ns) {
+        tf_store_relaxed_u32(t, dead, 1);
+        tf_store_relaxed_u32(t, status, q + 1);
+        late = true;
+        break;
+      }
+  }
+  return !tf_barrier_any(t, late);
+}
+
+static __device__ uint4 tf_pull2_sum(const uint4 *const *inputs, tf_u32 ranks, tf_u32 at, tf_u32 wide) {
+  const TfThread t{};
+  uint4 v[8];
+  TF_UNROLL
+  for (tf_u32 q = 0; q < 8; q++)
+    if (q < ranks) v[q] = tf_load_weak(t, inputs[q] + at);
+  tf_u32 words[4];
+  TF_UNROLL
+  for (int w = 0; w < 4; w++) {
+    const tf_u32 first = w == 0 ? v[0].x : w == 1 ? v[0].y : w == 2 ? v[0].z : v[0].w;
+    tf_u32 sum = first;
+    float low = tf_f32_of_f16(first & 0xffffu), high = tf_f32_of_f16(first >> 16);
+    TF_UNROLL
+    for (tf_u32 q = 1; q < 8; q++)
+      if (q < ranks) {
+        const tf_u32 next = w == 0 ? v[q].x : w == 1 ? v[q].y : w == 2 ? v[q].z : v[q].w;
+        if (wide) {
+          low = tf_add_f32(low, tf_f32_of_f16(next & 0xffffu));
+          high = tf_add_f32(high, tf_f32_of_f16(next >> 16));
+        } else {
+          sum = tf_add_2xf16(sum, next);
+        }
+      }
+    words[w] = wide ? (tf_f16_of_f32(low) | tf_f16_of_f32(high) << 16) : sum;
+  }
+  return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+// All-reduce by peer reads in two stages: each rank sums its chunk of all inputs into its own scratch, then reads the others'
+// chunks. To compare with; src/device/cuda/two_stage_pull.rs makes the state. `words` is this rank's own signals.
+extern "C" __global__ void tf_pull2(uint4 *const *temps, tf_u32 *const *signals, tf_u32 *counters, const tf_u32 *words, tf_u32 *dead,
+                                    tf_u32 *status, tf_u64 deadline_ns, unsigned short *output, tf_u32 count, tf_u32 ranks,
+                                    tf_u32 rank, tf_u32 wide, const uint4 *i0, const uint4 *i1, const uint4 *i2, const uint4 *i3,
+                                    const uint4 *i4, const uint4 *i5, const uint4 *i6, const uint4 *i7) {
+  const TfThread t{};
+  const uint4 *const inputs[8] = {i0, i1, i2, i3, i4, i5, i6, i7};
+  if (tf_load_relaxed_u32(t, dead) != 0) return;
+  const tf_u32 turn = counters[blockIdx.x];
+  const tf_u32 vectors = count / 8u, chunk = (vectors + ranks - 1u) / ranks;
+  const tf_u32 first = blockIdx.x * blockDim.x + threadIdx.x, step = gridDim.x * blockDim.x;
+  if (!tf_pull2_meet(signals, words, dead, status, deadline_ns, ranks, rank, turn + 1u)) return;
+  for (tf_u32 i = first; i < chunk && rank * chunk + i < vectors; i += step)
+    temps[rank][i] = tf_pull2_sum(inputs, ranks, rank * chunk + i, wide);
+  // Elements behind the last whole vector: block 0 of every rank sums them itself, and stores them once nobody reads inputs.
+  const tf_u32 odd = vectors * 8u + threadIdx.x;
+  const bool mine = blockIdx.x == 0 && odd < count;
+  tf_u32 tail = 0;
+  if (mine) {
+    tail = tf_load_weak_u16(t, reinterpret_cast<const unsigned short *>(inputs[0]) + odd);
+    float sum = tf_f32_of_f16(tail);
+    for (tf_u32 q = 1; q < ranks; q++) {
+      sum = tf_add_f32(sum, tf_f32_of_f16(tf_load_weak_u16(t, reinterpret_cast<const unsigned short *>(inputs[q]) + odd)));
+      if (!wide) sum = tf_f32_of_f16(tf_f16_of_f32(sum));
+    }
+    tail = tf_f16_of_f32(sum);
+  }
+  if (!tf_pull2_meet(signals, words, dead, status, deadline_ns, ranks, rank, turn + 2u)) return;
+  for (tf_u32 q = 0; q < ranks; q++)
+    for (tf_u32 i = first; i < chunk && q * chunk + i < vectors; i += step)
+      tf_store_own(t, reinterpret_cast<uint4 *>(output) + q * chunk + i, tf_load_weak(t, temps[q] + i));
+  if (mine) output[odd] = static_cast<unsigned short>(tail);
+  if (threadIdx.x == 0) counters[blockIdx.x] = turn + 2u;
+}
+
+// A prototype, timed by the floor and never served: a pair's sum by sentinels through host memory, a 16-byte vector a thread,
+// with a hold before the first poll (`hold` clocks) or two polls in flight (`gap` clocks apart). Bounded.
+extern "C" __global__ void tf_staged(const uint4 *input, uint4 *output, tf_u32 *counters, uint4 *theirs, uint4 *mine, tf_u32 vectors,
+                                     tf_u32 stride, tf_u32 hold, tf_u32 gap, tf_u64 deadline_ns, tf_u32 flags) {
+  tf_enter_grid(flags);
+  const TfThread t{};
+  const tf_u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= vectors) return;
+  const uint4 v = tf_load_own(t, input + i);
+  const tf_u32 turn = tf_load_own_u32(t, counters + i) + 1u;
+  const tf_u32 slot = (turn & 1u) * stride + i;
+  tf_store_relaxed_4x32(t, theirs + slot, v);
+  if (hold) tf_hold(hold);
+  uint4 a = tf_load_relaxed_4x32(t, mine + slot), b = a;
+  if (gap) {
+    tf_hold(gap);
+    b = tf_load_relaxed_4x32(t, mine + slot);
+  }
+  const tf_u32 none = ~0u;
+  const tf_u64 since = tf_clock_ns(t);
+  for (tf_u32 polls = 1; a.x == none || a.y == none || a.z == none || a.w == none; polls++) {
+    a = b;
+    b = tf_load_relaxed_4x32(t, mine + slot);
+    if (!gap) a = b;
+    if (polls % 1024u == 0 && tf_clock_ns(t) - since > deadline_ns) return;
+  }
+  tf_store_own(t, mine + slot, make_uint4(none, none, none, none));
+  tf_store_own_u32(t, counters + i, turn);
+  tf_store_own(t, output + i, make_uint4(tf_add_2xf16(v.x, a.x), tf_add_2xf16(v.y, a.y), tf_add_2xf16(v.z, a.z), tf_add_2xf16(v.w, a.w)));
+}

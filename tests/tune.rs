@@ -39,11 +39,8 @@ fn options(kib: &[u64], comparators: &[Compare]) -> TuneOptions {
 fn clock(times: &'static [(&'static str, f64)]) -> fake::Clock {
     Box::new(move |name, geometry, _| {
         let us = times.iter().find(|(n, _)| *n == name).map_or(9.0, |(_, us)| *us);
-        if name != "nccl" && geometry.threads != 64 {
-            us + 0.5
-        } else {
-            us
-        }
+        let ours = !name.starts_with("nccl") && name != "two-stage-pull";
+        if ours && geometry.threads != 64 { us + 0.5 } else { us }
     })
 }
 
@@ -307,6 +304,7 @@ fn candidates_are_few_and_bounded() {
 fn a_payload_costs_few_timings_whatever_the_geometries() {
     let mut exec = Fake::new(2);
     exec.max_blocks = 64;
+    exec.clock = clock(&[("one-shot/packet/f16", 1.0), ("nccl", 9.0)]);
     let mut many = options(&[5, 40], &[Compare::Nccl]);
     many.launches = vec![Launch::Plain, Launch::Programmatic];
     let report = run(&mut exec, &many);
@@ -348,6 +346,20 @@ fn a_shape_beside_the_first_ones_is_found() {
 }
 
 #[test]
+fn a_device_without_programmatic_launches_is_tuned_with_plain_ones() {
+    let mut exec = Fake::new(2);
+    exec.info.arch = 80;
+    let mut both = options(&[5], &[Compare::Nccl]);
+    both.launches = Launch::ALL.to_vec();
+    exec.clock = clock(&[("one-shot/packet/f16", 1.0), ("nccl", 9.0)]);
+    let row = run(&mut exec, &both).rows.remove(0);
+    assert_eq!(
+        (row.selected, row.geometry.map(|g| g.launch)),
+        (true, Some(Launch::Plain))
+    );
+}
+
+#[test]
 fn only_variants_of_the_tuned_sizes_are_proven() {
     let mut exec = Fake::new(2);
     run(&mut exec, &options(&[5], &[Compare::Nccl]));
@@ -378,6 +390,24 @@ fn each_setting_of_nccl_is_a_comparator_of_its_own() {
         (row.comparator.as_deref(), row.selected),
         (Some("nccl-ring/f16"), false)
     );
+}
+
+#[test]
+fn peer_reads_are_compared_in_one_stage_and_in_two() {
+    let mut exec = Fake::new(2);
+    exec.clock = clock(&[
+        ("one-shot/packet/f16", 2.0),
+        ("one-shot/pull/f16", 4.0),
+        ("two-stage-pull", 3.0),
+        ("nccl", 7.0),
+    ]);
+    let row = run(&mut exec, &options(&[5], &[Compare::Pull])).rows.remove(0);
+    assert_eq!(
+        (row.comparator.as_deref(), row.selected),
+        (Some("two-stage-pull/f16"), true)
+    );
+    let names: Vec<_> = row.comparators.iter().map(|c| c.name.as_str()).collect();
+    assert_eq!(names, ["two-stage-pull/f16", "one-shot/pull/f16"]);
 }
 
 #[test]

@@ -46,6 +46,21 @@ pub struct HostWay {
     pub store_gb_per_s: f64,
     /// Loads of 16 bytes a thread, gigabytes a second: how they are issued, alone, and while the other GPU loads too.
     pub loads: Vec<(&'static str, f64, f64)>,
+    /// A pair's sum by a prototype; only where ranks meet in host memory.
+    pub prototypes: Vec<Prototype>,
+}
+
+/// A dependent call of a prototype that sums a pair's payloads through host memory, when polls begin otherwise.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prototype {
+    /// Payload a rank.
+    pub bytes: u64,
+    /// Clocks before the first poll.
+    pub hold: u32,
+    /// Clocks between two polls in flight; 0: one at a time.
+    pub gap: u32,
+    /// Microseconds a call.
+    pub us: f64,
 }
 
 impl HostWay {

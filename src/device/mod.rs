@@ -77,6 +77,26 @@ pub enum Comparator {
     /// NCCL on elements of a type; with `F32` partials of others it gets f32 tensors and both conversions belong to the
     /// call.
     Nccl(NcclSetting, Element, Partials),
+    /// Peer reads of f16 in two stages: each rank sums its part of all inputs, then reads the other ranks' parts. Inputs are
+    /// read where they lie; sums are rounded in this type.
+    TwoStagePull(Partials),
+}
+
+impl Comparator {
+    /// The type of its elements.
+    pub const fn element(self) -> Element {
+        match self {
+            Self::Nccl(_, element, _) => element,
+            Self::TwoStagePull(_) => Element::F16,
+        }
+    }
+
+    /// In which type sums are rounded.
+    pub const fn partials(self) -> Partials {
+        match self {
+            Self::Nccl(_, _, partials) | Self::TwoStagePull(partials) => partials,
+        }
+    }
 }
 
 /// How NCCL is told to work. It reads its environment anew for every communicator, so several can stand side by side.

@@ -14,7 +14,11 @@ use crate::registry::{Element, Partials};
 
 /// The name of a comparator in reports.
 pub const fn name(comparator: Comparator) -> &'static str {
-    let Comparator::Nccl(setting, element, partials) = comparator;
+    let (setting, element, partials) = match comparator {
+        Comparator::Nccl(setting, element, partials) => (setting, element, partials),
+        Comparator::TwoStagePull(Partials::Element) => return "two-stage-pull/f16",
+        Comparator::TwoStagePull(Partials::F32) => return "two-stage-pull/f32",
+    };
     let names = match setting {
         NcclSetting::AsFound => [
             "nccl/f16",
@@ -79,7 +83,7 @@ pub fn qualify_prepared(
     prepared: Prepared,
     plan: &QualifyPlan,
 ) -> Result<Proof, Refusal> {
-    let Comparator::Nccl(_, element, partials) = comparator;
+    let (element, partials) = (comparator.element(), comparator.partials());
     let bound = ErrorBound::new(exec.ranks(), element, partials);
     drive(
         exec,

@@ -48,6 +48,10 @@ pub struct Figure {
     pub us: f64,
     /// The variant's best geometry; none for a comparator that has its own.
     pub geometry: Option<Geometry>,
+    /// The best with plain launches; none where they were not tried, and for comparators.
+    pub plain: Option<(f64, Geometry)>,
+    /// The best of both programmatic modes.
+    pub programmatic: Option<(f64, Geometry)>,
 }
 
 /// Times every proven variant and the comparators at every payload of `options`. `max_candidates` and `finalists` do
@@ -64,7 +68,7 @@ pub fn bench(
     let device = exec.device().clone();
     let mut pool = Pool::open(exec, family, options, false, progress)?;
     let mut who: Vec<Who> = (0..pool.variants.len()).map(Who::Variant).collect();
-    who.extend(pool.nccl_entries().iter().map(|e| e.who));
+    who.extend(pool.other_entries().iter().map(|e| e.who));
     let columns = who.iter().map(|w| pool.name(*w).to_owned()).collect();
     let of = options.payloads.bytes().len();
     let mut rows = Vec::new();
@@ -81,13 +85,24 @@ pub fn bench(
             of,
         });
         let coarse = pool.time(&entries, bytes, &options.coarse, progress)?;
-        let mut best: Vec<Entry> = who.iter().filter_map(|w| fastest(*w, &entries, &coarse)).collect();
-        best.extend(pool.nccl_entries());
+        let modes = |w: &Who| [false, true].map(|programmatic| fastest(*w, programmatic, &entries, &coarse));
+        let mut best: Vec<Entry> = who.iter().flat_map(modes).flatten().collect();
+        best.extend(pool.other_entries());
         let medians = pool.time(&best, bytes, &options.sampling, progress)?;
         let figure = |w: &Who| {
-            let at = best.iter().position(|e| e.who == *w)?;
-            let geometry = matches!(w, Who::Variant(_)).then_some(best[at].geometry);
-            medians.get(at).copied().flatten().map(|us| Figure { us, geometry })
+            let mine = best.iter().zip(&medians).filter(|(e, _)| e.who == *w);
+            let mine: Vec<(f64, Geometry)> = mine.filter_map(|(e, us)| Some(((*us)?, e.geometry))).collect();
+            let mode = |programmatic: bool| {
+                let launched = mine.iter().filter(|(_, g)| g.launch.is_programmatic() == programmatic);
+                launched.copied().next().filter(|_| matches!(w, Who::Variant(_)))
+            };
+            let (us, geometry) = mine.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0))?;
+            Some(Figure {
+                us,
+                geometry: matches!(w, Who::Variant(_)).then_some(geometry),
+                plain: mode(false),
+                programmatic: mode(true),
+            })
         };
         rows.push(BenchRow {
             bytes,
@@ -107,8 +122,9 @@ pub fn bench(
     })
 }
 
-fn fastest(who: Who, entries: &[Entry], coarse: &[Option<f64>]) -> Option<Entry> {
-    let mine = entries.iter().zip(coarse).filter(|(e, _)| e.who == who);
+fn fastest(who: Who, programmatic: bool, entries: &[Entry], coarse: &[Option<f64>]) -> Option<Entry> {
+    let launched = |e: &Entry| e.who == who && e.geometry.launch.is_programmatic() == programmatic;
+    let mine = entries.iter().zip(coarse).filter(|(e, _)| launched(e));
     mine.filter_map(|(e, us)| us.map(|us| (*e, us)))
         .min_by(|a, b| a.1.total_cmp(&b.1))
         .map(|(e, _)| e)

@@ -17,7 +17,7 @@ pub enum Compare {
     NcclLl,
     /// NCCL with `NCCL_ALGO=Ring`; set like the other one.
     NcclRing,
-    /// The compiled peer-read kernels.
+    /// The peer-read kernels: one stage, and two stages where ranks are of one process.
     Pull,
     /// Nothing: every proven route is taken.
     None,

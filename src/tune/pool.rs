@@ -3,7 +3,7 @@
 //! Nothing gets in unproven. It times what it is told and chooses nothing. Start at [`Pool::open`].
 
 use super::geometry;
-use super::options::{Progress, TuneError, TuneOptions};
+use super::options::{Compare, Progress, TuneError, TuneOptions};
 use super::phases::Phases;
 use super::report::LeftOut;
 use super::select::median;
@@ -12,7 +12,7 @@ use crate::device::{
 };
 use crate::qualify::comparator::{name, qualify_prepared};
 use crate::qualify::{Reason, qualify};
-use crate::registry::{Family, Protocol, Variant};
+use crate::registry::{Element, Family, Memory, Protocol, Variant};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
@@ -41,8 +41,8 @@ impl Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Who {
     Variant(usize),
-    /// Index into [`Pool::nccl`].
-    Nccl(usize),
+    /// A comparator that is no variant: index into [`Pool::others`].
+    Other(usize),
 }
 
 pub(super) struct Pool<'e> {
@@ -54,7 +54,7 @@ pub(super) struct Pool<'e> {
     max_bytes: u64,
     prepared: BTreeMap<(usize, u32), (Prepared, u32)>,
     /// None for one that died.
-    nccl: Vec<(Comparator, Option<Prepared>)>,
+    others: Vec<(Comparator, Option<Prepared>)>,
 }
 
 fn class_of(variants: &[&'static Variant], bytes: u64) -> Option<u64> {
@@ -67,7 +67,7 @@ impl Drop for Pool<'_> {
         for (prepared, _) in self.prepared.values() {
             self.exec.release(*prepared);
         }
-        for prepared in self.nccl.iter().filter_map(|(_, prepared)| *prepared) {
+        for prepared in self.others.iter().filter_map(|(_, prepared)| *prepared) {
             self.exec.release(prepared);
         }
     }
@@ -115,7 +115,7 @@ impl<'e> Pool<'e> {
             phases: Phases::default(),
             max_bytes,
             prepared: BTreeMap::new(),
-            nccl: Vec::new(),
+            others: Vec::new(),
         };
         // The comparator first: warmed up before anything of ours spins.
         let since = Instant::now();
@@ -123,7 +123,17 @@ impl<'e> Pool<'e> {
         settings.sort_unstable();
         settings.dedup();
         for setting in settings {
-            pool.open_nccl(setting, options, progress);
+            pool.open_other(
+                Comparator::Nccl(setting, options.element, options.partials),
+                options,
+                progress,
+            );
+        }
+        // Peer reads in one stage are variants of the family.
+        let halves = options.element == Element::F16;
+        let peer = halves && options.memory == Memory::Peer && pool.exec.device().kind == "cuda";
+        if peer && options.comparators.contains(&Compare::Pull) {
+            pool.open_other(Comparator::TwoStagePull(options.partials), options, progress);
         }
         pool.phases.add("comparator", since.elapsed());
         let classes: BTreeSet<u64> = (options.payloads.bytes().iter())
@@ -159,12 +169,11 @@ impl<'e> Pool<'e> {
         }
     }
 
-    fn open_nccl(&mut self, setting: NcclSetting, options: &TuneOptions, progress: Listener<'_>) {
-        let comparator = Comparator::Nccl(setting, options.element, options.partials);
+    fn open_other(&mut self, comparator: Comparator, options: &TuneOptions, progress: Listener<'_>) {
         match self.exec.prepare_comparator(comparator, self.max_bytes) {
             Err(error) => self.leave_out(name(comparator), &error, progress),
             Ok(prepared) => match qualify_prepared(self.exec, comparator, prepared, &options.qualify) {
-                Ok(_) => self.nccl.push((comparator, Some(prepared))),
+                Ok(_) => self.others.push((comparator, Some(prepared))),
                 Err(refusal) => {
                     self.exec.release(prepared);
                     self.leave_out(name(comparator), &refusal.reason, progress);
@@ -185,7 +194,7 @@ impl<'e> Pool<'e> {
     pub fn name(&self, who: Who) -> &'static str {
         match who {
             Who::Variant(index) => self.variants.get(index).map_or("", |v| v.name),
-            Who::Nccl(index) => self.nccl.get(index).map_or("nccl", |(comparator, _)| name(*comparator)),
+            Who::Other(index) => self.others.get(index).map_or("", |(comparator, _)| name(*comparator)),
         }
     }
 
@@ -196,6 +205,16 @@ impl<'e> Pool<'e> {
     /// The size class that serves a payload: the smallest that holds it, or else the largest.
     pub fn class(&self, bytes: u64) -> Option<u64> {
         class_of(&self.variants, bytes)
+    }
+
+    /// Those launch modes that the device has.
+    pub fn able(&self, launches: &[Launch]) -> Vec<Launch> {
+        let programmatic = self.exec.device().arch >= 90;
+        let able = launches
+            .iter()
+            .copied()
+            .filter(|l| programmatic || !l.is_programmatic());
+        able.collect()
     }
 
     /// A variant in blocks of these sizes, launched so. A geometry that cannot be prepared is left out, said aloud.
@@ -255,17 +274,17 @@ impl<'e> Pool<'e> {
         Ok((prepared, max_blocks))
     }
 
-    /// NCCL's entries, one a setting that is alive.
-    pub fn nccl_entries(&self) -> Vec<Entry> {
+    /// Entries of comparators that are no variants and alive.
+    pub fn other_entries(&self) -> Vec<Entry> {
         let geometry = Geometry::new(1, 32);
         let entry = |(index, (_, prepared)): (usize, &(Comparator, Option<Prepared>))| {
             Some(Entry {
-                who: Who::Nccl(index),
+                who: Who::Other(index),
                 geometry,
                 prepared: (*prepared)?,
             })
         };
-        self.nccl.iter().enumerate().filter_map(entry).collect()
+        self.others.iter().enumerate().filter_map(entry).collect()
     }
 
     /// Medians beside so many busy streams, interleaved.
@@ -321,7 +340,7 @@ impl<'e> Pool<'e> {
     fn forget(&mut self, entry: &Entry) {
         self.exec.release(entry.prepared);
         self.prepared.retain(|_, (prepared, _)| *prepared != entry.prepared);
-        for (_, prepared) in self.nccl.iter_mut().filter(|(_, p)| *p == Some(entry.prepared)) {
+        for (_, prepared) in self.others.iter_mut().filter(|(_, p)| *p == Some(entry.prepared)) {
             *prepared = None;
         }
     }

@@ -56,7 +56,7 @@ fn tune_payload(
     let (entries, coarse) = search(pool, bytes, options, (done, of), progress)?;
     let candidates = entries.len();
     let mut entries = finalists(pool, &entries, &coarse, options.finalists.max(1));
-    entries.extend(pool.nccl_entries());
+    entries.extend(pool.other_entries());
     let since = Instant::now();
     let medians = pool.time(&entries, bytes, &options.sampling, progress)?;
     pool.phases.add("last rounds", since.elapsed());
@@ -67,7 +67,7 @@ fn tune_payload(
         let Some(us) = us else { continue };
         let name = pool.name(entry.who).to_owned();
         match entry.who {
-            Who::Nccl(_) => {
+            Who::Other(_) => {
                 opponents.push(*entry);
                 comparators.push(ComparatorTime {
                     name,
@@ -104,10 +104,11 @@ fn search(
     let (mut ours, mut pulls) = (Vec::new(), Vec::new());
     let class = pool.class(bytes);
     // Early launches have room for few blocks: they tell little about shapes.
-    let scout = options.launches.iter().find(|l| **l == Launch::Programmatic);
-    let scout = scout.or(options.launches.first()).copied();
+    let launches = pool.able(&options.launches);
+    let scout = launches.iter().find(|l| **l == Launch::Programmatic);
+    let scout = scout.or(launches.first()).copied();
     let first: Vec<Launch> = scout.into_iter().collect();
-    let others: Vec<Launch> = options.launches.iter().copied().filter(|l| Some(*l) != scout).collect();
+    let others: Vec<Launch> = launches.iter().copied().filter(|l| Some(*l) != scout).collect();
     for index in 0..pool.variants.len() {
         let listed = class.is_some_and(|c| pool.variants[index].classes.contains(&c));
         let scouts = scouts(&threads(pool.variants[index], bytes));
@@ -144,7 +145,7 @@ fn search(
         seen.push(index);
         let list = threads(pool.variants[index], bytes);
         let beside = neighbours(&list, entry.geometry.threads);
-        more.extend(pool.entries(index, bytes, &beside, &options.launches, progress));
+        more.extend(pool.entries(index, bytes, &beside, &launches, progress));
         more.extend(pool.entries(index, bytes, &[entry.geometry.threads], &others, progress));
     }
     // A neighbour may have been a scout as well.

@@ -2,9 +2,8 @@
 
 Usage: bars.py TOPOFORGE [--device cuda:0,1] [--strict] [--keep FOLDER]
 
-Runs, one after the other, each bounded: a sweep with plain launches, one with programmatic launches, and one without peer
-access (NCCL_P2P_DISABLE=1), all against NCCL as found and the compiled peer reads. Takes about two minutes on two GPUs.
-The status is 0 whatever the figures are, unless --strict asks for all bars; 2 where something could not be measured.
+Runs, one after the other, each bounded: a sweep with plain and programmatic launches, and one without peer access
+(NCCL_P2P_DISABLE=1), both against NCCL as found and the compiled peer reads. Takes about a minute on two GPUs. The status is 0 whatever the figures are, unless --strict asks for all bars; 1 or 2 where nothing could be measured.
 """
 
 import argparse
@@ -52,20 +51,16 @@ def run(arguments, **environment):
 
 
 def figures(document):
-    """KiB -> (best route, its name, NCCL, pull, reference, route over reference)."""
+    """KiB -> (the sweep's row, NCCL, pull)."""
     rows = {}
     for row in document["rows"]:
-        best, name, nccl, pull = None, None, None, None
+        nccl, pull = None, None
         for column, figure in zip(document["columns"], row["figures"]):
-            if figure is None:
-                continue
-            if column.startswith("nccl/"):
+            if figure is not None and column.startswith("nccl/"):
                 nccl = figure["us"]
-            elif "/pull/" in column:
+            elif figure is not None and ("/pull/" in column or column.startswith("two-stage-pull/")):
                 pull = min(pull or 1e9, figure["us"])
-            elif not column.startswith("nccl") and (best is None or figure["us"] < best):
-                best, name = figure["us"], f"{column} {figure['geometry']}"
-        rows[row["bytes"] / 1024] = (best, name, nccl, pull, row["reference_us"], row["over_reference"])
+        rows[row["bytes"] / 1024] = (row, nccl, pull)
     return rows
 
 
@@ -90,9 +85,8 @@ parser.add_argument("--keep")
 args = parser.parse_args()
 verdicts = []
 
-sweep = ["bench", "--device", args.device, "--from", "1KiB", "--to", "4MiB", "--comparator", "nccl,pull"]
-plain = figures(run([*sweep, "--launch", "plain"]))
-programmatic = figures(run([*sweep, "--launch", "programmatic"]))
+sweep = ["bench", "--device", args.device, "--from", "1KiB", "--to", "4MiB", "--comparator", "nccl,pull", "--launch", "both"]
+rows = figures(run(sweep))
 staged_sizes = ",".join(str(kib) for kib, _ in STAGED) + "KiB"
 staged = run(
     [
@@ -107,14 +101,16 @@ for kib in SIZES:
     for (low, high), times_programmatic, times_plain, times_nccl, times_pull in BARS:
         if not low <= kib <= high:
             continue
-        for mode, rows, bar in (("programmatic", programmatic, times_programmatic), ("plain", plain, times_plain)):
-            best, name, nccl, pull, reference, over = rows.get(kib, (None,) * 6)
-            if best is not None:
-                given = "-" if reference is None else f"{reference:.2f}"
-                print(f"{kib:>6g} KiB  {mode}: {best:.2f} by {name}, reference {given}")
-            line(kib, f"{mode}, times the reference", over, bar, True)
-            line(kib, f"{mode}, times faster than NCCL", nccl / best if best and nccl else None, times_nccl, False)
-            line(kib, f"{mode}, times faster than pull", pull / best if best and pull else None, times_pull, False)
+        row, nccl, pull = rows.get(kib, ({}, None, None))
+        for mode, bar in (("programmatic", times_programmatic), ("plain", times_plain)):
+            best = row.get(mode)
+            us = best and best["us"]
+            if best:
+                given = "-" if best["reference_us"] is None else f"{best['reference_us']:.2f}"
+                print(f"{kib:>6g} KiB  {mode}: {us:.2f} by {best['route']} {best['geometry']}, reference {given}")
+            line(kib, f"{mode}, times the reference", best and best["over_reference"], bar, True)
+            line(kib, f"{mode}, times faster than NCCL", nccl / us if us and nccl else None, times_nccl, False)
+            line(kib, f"{mode}, times faster than pull", pull / us if us and pull else None, times_pull, False)
 for kib, bar in STAGED:
     row = next((r for r in staged["rows"] if r["bytes"] == kib * 1024), None)
     ratio = row and row["us"] and row["comparator_us"] and row["comparator_us"] / row["us"]

@@ -74,7 +74,7 @@ pub struct Live {
 #[derive(Clone, Copy)]
 enum Who {
     Variant(&'static Variant, Preparation),
-    Nccl(NcclSetting, Partials, u64),
+    Other(Comparator, u64),
 }
 
 impl Fake {
@@ -118,9 +118,10 @@ impl Fake {
     fn name(&self, p: Prepared) -> &'static str {
         match self.live.get(&p.0).map(|l| l.who) {
             Some(Who::Variant(v, _)) => v.name,
-            Some(Who::Nccl(NcclSetting::AsFound, ..)) => "nccl",
-            Some(Who::Nccl(NcclSetting::Ll, ..)) => "nccl-ll",
-            Some(Who::Nccl(NcclSetting::Ring, ..)) => "nccl-ring",
+            Some(Who::Other(Comparator::Nccl(NcclSetting::AsFound, ..), _)) => "nccl",
+            Some(Who::Other(Comparator::Nccl(NcclSetting::Ll, ..), _)) => "nccl-ll",
+            Some(Who::Other(Comparator::Nccl(NcclSetting::Ring, ..), _)) => "nccl-ring",
+            Some(Who::Other(Comparator::TwoStagePull(_), _)) => "two-stage-pull",
             None => "released",
         }
     }
@@ -145,8 +146,7 @@ impl Executor for Fake {
                 reason: "libnccl.so.2 is not here".to_owned(),
             });
         }
-        let Comparator::Nccl(setting, _, partials) = comparator;
-        Ok(self.add(Who::Nccl(setting, partials, max_bytes)))
+        Ok(self.add(Who::Other(comparator, max_bytes)))
     }
 
     fn release(&mut self, collective: Prepared) {
@@ -163,7 +163,7 @@ impl Executor for Fake {
         let live = self.live.get_mut(&chain.collective.0).ok_or(DeviceError::Poisoned)?;
         let fixed = match live.who {
             Who::Variant(_, p) => p.threads != chain.geometry.threads || chain.bytes > p.max_bytes,
-            Who::Nccl(.., max) => chain.bytes > max,
+            Who::Other(_, max) => chain.bytes > max,
         };
         if fixed || chain.geometry.blocks == 0 || chain.geometry.blocks > self.max_blocks {
             return Err(DeviceError::Misuse {
@@ -172,7 +172,7 @@ impl Executor for Fake {
         }
         self.ran.push((name, chain.bytes, chain.geometry));
         match live.who {
-            Who::Nccl(..) => wrong = self.nccl,
+            Who::Other(..) => wrong = self.nccl,
             Who::Variant(_, Preparation { fault: Some(fault), .. }) => {
                 wrong = match fault {
                     Fault::DroppedContribution => Some(Wrong::Dropped { from: 1, to: 0 }),
@@ -274,7 +274,7 @@ impl Live {
         let count = inputs[0].len();
         let (texts, partials): (Vec<String>, Partials) = match self.who {
             Who::Variant(v, _) => (v.expressions.iter().map(ToString::to_string).collect(), v.partials[0]),
-            Who::Nccl(_, partials, _) => (vec![left_fold((0..ranks).rev())], partials),
+            Who::Other(comparator, _) => (vec![left_fold((0..ranks).rev())], comparator.partials()),
         };
         let parse = |text: &String| Expression::parse(text).expect("a valid expression");
         let expressions: Vec<Expression> = texts.iter().map(parse).collect();
@@ -287,7 +287,7 @@ impl Live {
                                 let columns = count.div_ceil(8).div_ceil(v.chunks as usize);
                                 usize::from(v.expression_of[rank * v.chunks as usize + i / 8 / columns])
                             }
-                            Who::Nccl(..) => 0,
+                            Who::Other(..) => 0,
                         };
                         let mut values: Vec<u16> = inputs.iter().map(|r| r[i]).collect();
                         let mut narrow = partials == Partials::F16;

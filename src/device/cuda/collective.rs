@@ -7,6 +7,7 @@ use super::comparator::NcclAllReduce;
 use super::joint::Joint;
 use super::machine::Machine;
 use super::served::ServedKernel;
+use super::two_stage_pull::TwoStagePull;
 use super::verdict::{self, Reports, STATUS_WORDS};
 use crate::device::abi::{Control, Header, MAX_THREADS, PULL_MAX_BLOCKS, Params, ScratchLayout, ports};
 use crate::device::{DeviceError, Fault, Geometry, Preparation};
@@ -28,6 +29,7 @@ pub(super) struct Collective {
 pub(super) enum Work {
     Compiled(Box<Compiled>),
     Nccl(NcclAllReduce),
+    TwoStagePull(TwoStagePull),
 }
 
 impl Work {
@@ -36,6 +38,7 @@ impl Work {
         match self {
             Self::Compiled(compiled) => compiled.variant.element,
             Self::Nccl(nccl) => nccl.element(),
+            Self::TwoStagePull(_) => Element::F16,
         }
     }
 
@@ -50,6 +53,7 @@ impl Work {
         match self {
             Self::Compiled(compiled) => compiled.enqueue(machine, geometry, bytes, buffers),
             Self::Nccl(nccl) => nccl.enqueue(machine, bytes, buffers),
+            Self::TwoStagePull(pull) => pull.enqueue(machine, bytes, buffers),
         }
     }
 
@@ -58,6 +62,7 @@ impl Work {
         match self {
             Self::Compiled(compiled) => compiled.reports.verdict(compiled.variant),
             Self::Nccl(_) => machine.with_joint(|j| verdict::gone(&j.seen)).unwrap_or(Ok(())),
+            Self::TwoStagePull(pull) => pull.verdict(),
         }
     }
 

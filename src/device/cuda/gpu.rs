@@ -32,6 +32,8 @@ pub(super) struct Tools {
     pub read: Function,
     pub busy: Function,
     pub soak: Function,
+    pub pull2: Function,
+    pub staged: Function,
 }
 
 impl Tools {
@@ -118,6 +120,8 @@ impl Gpu {
             read: module.function("tf_read")?,
             busy: module.function("tf_busy")?,
             soak: module.function("tf_soak")?,
+            pull2: module.function("tf_pull2")?,
+            staged: module.function("tf_staged")?,
         };
         let multiprocessors = u32::try_from(context.device().attribute(Attribute::Multiprocessors)?).unwrap_or(1);
         Ok(Self {

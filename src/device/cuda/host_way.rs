@@ -5,10 +5,10 @@
 
 use super::floor::{ROUNDS, SECOND, median, values};
 use super::machine::Machine;
-use crate::device::floor::HostWay;
+use crate::device::floor::{HostWay, Prototype};
 use crate::device::{DeviceError, Geometry, Sampling};
 use crate::driver::launch;
-use crate::driver::memory::MappedHost;
+use crate::driver::memory::{DeviceBuffer, MappedHost};
 
 /// Bytes of a bandwidth sample and of each rank's buffer.
 const BYTES: u64 = 4 << 20;
@@ -45,6 +45,11 @@ pub(super) fn measure(machine: &mut Machine, sampling: &Sampling) -> Result<Host
             words: figures,
             store_gb_per_s: store_gb_per_s(machine, sampling, &bulk)?,
             loads,
+            prototypes: if machine.options.staged {
+                prototypes(machine, sampling)?
+            } else {
+                Vec::new()
+            },
         })
     })();
     if machine.wedged() {
@@ -76,7 +81,16 @@ fn word_us(machine: &mut Machine, sampling: &Sampling, words: &MappedHost, gap: 
             let rank = &m.ranks[r];
             let base = words.device_address(m.context(r))?;
             let (mine, theirs) = (base + r as u64 * LINE, base + (1 - r as u64) * LINE);
-            rank.stream.fill(mine, 0, 64)?;
+            // By a kernel: a captured fill is for device memory.
+            rank.stream.fill(rank.input.address(), 0, 256)?;
+            let one = Geometry::new(1, 32);
+            values(
+                m,
+                r,
+                &m.gpus[rank.gpu].tools.copy,
+                one,
+                &[rank.input.address(), mine, 1],
+            )?;
             // Nobody starts before both words are zero.
             m.delay(r, 30_000)?;
             let arguments = [
@@ -134,6 +148,90 @@ fn loads_gb_per_s(
         Ok(())
     })?;
     Ok(rate(median(machine, &graphs, sampling)?))
+}
+
+/// Payloads of the prototype, and when its polls begin: clocks before the first, clocks between two in flight.
+const PAYLOADS: [u64; 5] = [1 << 10, 5 << 10, 10 << 10, 25 << 10, 80 << 10];
+const POLLS: [(u32, u32); 8] = [
+    (0, 0),
+    (200, 0),
+    (400, 0),
+    (600, 0),
+    (800, 0),
+    (1200, 0),
+    (0, 400),
+    (0, 800),
+];
+
+fn prototypes(machine: &mut Machine, sampling: &Sampling) -> Result<Vec<Prototype>, DeviceError> {
+    let stride = PAYLOADS[PAYLOADS.len() - 1] / 16;
+    // Two buffers a rank; a word of all ones is "not yet".
+    let slots = MappedHost::filled(machine.context(0), 2 * 2 * 16 * stride, 0xff)?;
+    let mut counters = Vec::new();
+    for r in 0..2 {
+        let mine = DeviceBuffer::new(machine.context(r), 4 * stride)?;
+        machine.ranks[r].stream.fill(mine.address(), 0, mine.bytes())?;
+        machine.ranks[r]
+            .stream
+            .fill(machine.ranks[r].input.address(), 0, 16 * stride)?;
+        counters.push(mine);
+    }
+    machine.synchronise()?;
+    let mut figures = Vec::new();
+    for bytes in PAYLOADS {
+        for (hold, gap) in POLLS {
+            let us = prototype_us(machine, sampling, (&slots, &counters, stride), bytes, (hold, gap));
+            if us.is_err() && machine.wedged() {
+                // Freeing would wait for a kernel that never ends.
+                std::mem::forget((slots, counters));
+                return us.map(|_| figures);
+            }
+            figures.push(Prototype {
+                bytes,
+                hold,
+                gap,
+                us: us?,
+            });
+        }
+    }
+    Ok(figures)
+}
+
+fn prototype_us(
+    machine: &mut Machine,
+    sampling: &Sampling,
+    (slots, counters, stride): (&MappedHost, &[DeviceBuffer], u64),
+    bytes: u64,
+    (hold, gap): (u32, u32),
+) -> Result<f64, DeviceError> {
+    let vectors = bytes / 16;
+    let geometry = Geometry::new(vectors.div_ceil(64) as u32, 64);
+    let graphs = machine.capture_with(|m| {
+        for call in 0..sampling.calls {
+            for r in 0..2 {
+                let rank = &m.ranks[r];
+                let base = slots.device_address(m.context(r))?;
+                let of = |r: usize| base + r as u64 * 2 * 16 * stride;
+                let (x, y) = (rank.input.address(), rank.output.address());
+                let (from, to) = if call % 2 == 0 { (x, y) } else { (y, x) };
+                let arguments = [
+                    from,
+                    to,
+                    counters[r].address(),
+                    of(1 - r),
+                    of(r),
+                    vectors,
+                    stride,
+                    u64::from(hold),
+                    u64::from(gap),
+                    SECOND,
+                ];
+                values(m, r, &m.gpus[rank.gpu].tools.staged, geometry, &arguments)?;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(median(machine, &graphs, sampling)? / f64::from(sampling.calls))
 }
 
 fn rate(us: f64) -> f64 {

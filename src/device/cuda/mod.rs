@@ -21,6 +21,7 @@ mod served;
 mod share;
 mod soak;
 mod timing;
+mod two_stage_pull;
 mod verdict;
 
 use super::{
@@ -41,6 +42,7 @@ pub(crate) use served::ServedKernel;
 pub use share::Way;
 use std::sync::Arc;
 use std::time::Duration;
+use two_stage_pull::TwoStagePull;
 
 /// How a CUDA executor behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -309,11 +311,17 @@ impl Executor for CudaExecutor {
     }
 
     fn prepare_comparator(&mut self, comparator: Comparator, max_bytes: u64) -> Result<Prepared, DeviceError> {
-        let Comparator::Nccl(setting, element, partials) = comparator;
         let machine = self.machine_mut()?;
-        let nccl = NcclAllReduce::new(machine, setting, element, partials, max_bytes);
-        let nccl = machine.finish("preparing NCCL", nccl)?;
-        Ok(self.keep(Work::Nccl(nccl), max_bytes))
+        let work = match comparator {
+            Comparator::Nccl(setting, element, partials) => {
+                NcclAllReduce::new(machine, setting, element, partials, max_bytes).map(Work::Nccl)
+            }
+            Comparator::TwoStagePull(partials) => {
+                TwoStagePull::new(machine, partials, max_bytes).map(Work::TwoStagePull)
+            }
+        };
+        let work = machine.finish("preparing a comparator", work)?;
+        Ok(self.keep(work, max_bytes))
     }
 
     fn release(&mut self, collective: Prepared) {
@@ -335,7 +343,7 @@ impl Executor for CudaExecutor {
         match &self.collective(collective)?.work {
             Work::Compiled(compiled) if machine.is_joint() => compiled.agreed_blocks(threads),
             Work::Compiled(compiled) => compiled.max_blocks(machine, threads),
-            Work::Nccl(_) => Ok(u32::MAX),
+            Work::Nccl(_) | Work::TwoStagePull(_) => Ok(u32::MAX),
         }
     }
 

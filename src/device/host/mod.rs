@@ -167,8 +167,11 @@ impl Executor for HostExecutor {
     }
 
     fn prepare_comparator(&mut self, comparator: Comparator, _max_bytes: u64) -> Result<Prepared, DeviceError> {
-        let Comparator::Nccl(..) = comparator;
-        let reason = "NCCL runs on GPUs only: compare on the CUDA executor".to_owned();
+        let what = match comparator {
+            Comparator::Nccl(..) => "NCCL runs",
+            Comparator::TwoStagePull(_) => "peer reads in two stages run",
+        };
+        let reason = format!("{what} on GPUs only: compare on the CUDA executor");
         Err(DeviceError::Unavailable { reason })
     }
 

@@ -16,7 +16,7 @@ use serde::Serialize;
 use topoforge::device::floor::{Floor, LaunchCost};
 use topoforge::device::{Launch, Sampling};
 use topoforge::probe::probe;
-use topoforge::registry::{Element, Protocol, Registry};
+use topoforge::registry::{Protocol, Registry};
 use topoforge::tune::{BenchReport, Payloads, bench, places};
 
 /// `topoforge bench`
@@ -95,7 +95,7 @@ impl Measured {
             points: (self.report.rows.iter())
                 .filter_map(|r| Some((r.bytes, r.figures.get(column).copied().flatten()?.us)))
                 .collect(),
-            dashed: name.starts_with("nccl") || name.contains("/pull/"),
+            dashed: name.starts_with("nccl") || name.contains("pull/"),
         };
         self.report.columns.iter().enumerate().map(line).collect()
     }
@@ -126,8 +126,15 @@ fn measure(
     } else {
         Vec::new()
     };
-    let nccl =
-        style.then(|| NcclTestsDocument::of(setting.device(), family.name, Element::F16, &options.sampling, &places));
+    let nccl = style.then(|| {
+        NcclTestsDocument::of(
+            setting.device(),
+            family.name,
+            args.numbers.dtype,
+            &options.sampling,
+            &places,
+        )
+    });
     if let Some(folder) = folder {
         let selections = folder.selections(&mut setting, &options, output)?;
         folder.write(&setting, group, &options.sampling, &places, &selections)?;

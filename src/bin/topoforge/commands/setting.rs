@@ -54,7 +54,8 @@ impl Setting {
                 if let Some(family) = named {
                     admit(&device, family, place.sharing())?;
                 }
-                let site = site(&registry, ordinals, *listed, named, output)?;
+                let options = CudaOptions::default();
+                let site = site(&registry, (ordinals, *listed), named, options, output)?;
                 admit(&device, site.family, place.sharing())?;
                 output.note(&format!(
                     "{}: {}, placement {:?}",
@@ -185,12 +186,12 @@ fn admit(device: &Place, family: &Family, sharing: Virtual) -> Result<(), Failur
 /// best GPUs for a smaller one.
 fn site(
     registry: &Registry,
-    ordinals: &[usize],
-    listed: bool,
+    (ordinals, listed): (&[usize], bool),
     named: Option<&'static Family>,
+    options: CudaOptions,
     output: &mut Output,
 ) -> Result<Site, Failure> {
-    let open = |devices: &[usize]| Site::open(registry, devices, named.map(|f| f.name), CudaOptions::default());
+    let open = |devices: &[usize]| Site::open(registry, devices, named.map(|f| f.name), options);
     match open(ordinals) {
         Ok(site) => Ok(site),
         Err(CommError::NoFamily { .. }) if !listed && named.is_none() => {

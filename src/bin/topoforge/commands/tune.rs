@@ -69,7 +69,13 @@ pub fn run(args: &TuneArgs, output: &mut Output) -> Result<Outcome, Failure> {
     if let Some((_, Err(reason))) = &projection {
         output.warn(reason);
     }
-    let mut document = TuneDocument::of(&report, routes_file, took);
+    // Against the wire: only where times mean something, and not on tuning's clock.
+    let exec = setting.executor();
+    let floor = exec.device().timed.then(|| {
+        let floor = exec.floor(options.payloads.bytes(), &options.launches, &options.sampling);
+        floor.inspect_err(|e| output.note(&format!("no reference: {e}"))).ok()
+    });
+    let mut document = TuneDocument::of(&report, floor.flatten().as_ref(), routes_file, took);
     document.project(projection.and_then(|(step, found)| Some((step, found.ok()?))));
     output.emit(&document)?;
     match written {

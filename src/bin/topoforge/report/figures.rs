@@ -101,6 +101,10 @@ struct TuneRow {
     /// Variants with geometries that were timed.
     candidates: usize,
     loaded: Option<LoadedLine>,
+    /// See `topoforge floor`; of the route's launch mode.
+    reference_us: Option<f64>,
+    /// The route over it.
+    over_reference: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -112,7 +116,8 @@ struct ComparatorLine {
 
 impl TuneDocument {
     /// Of a finished tuning.
-    pub fn of(report: &TuneReport, routes_file: Option<String>, took: Took) -> Self {
+    pub fn of(report: &TuneReport, floor: Option<&Floor>, routes_file: Option<String>, took: Took) -> Self {
+        let reference = |r: &topoforge::tune::Row| yardstick(floor, r.bytes, r.geometry?.launch);
         let row = |r: &topoforge::tune::Row| TuneRow {
             bytes: r.bytes,
             route: r.route.clone(),
@@ -137,6 +142,8 @@ impl TuneDocument {
                 comparator: l.comparator.clone(),
                 comparator_us: l.comparator_us,
             }),
+            reference_us: reference(r),
+            over_reference: reference(r).and_then(|reference| Some(r.us? / reference)),
         };
         Self {
             device: crate::device::spelled(&report.device),
@@ -171,19 +178,22 @@ impl Report for TuneDocument {
             .text("route")
             .figure("geometry")
             .figure("us"))
+        .figure("x reference")
         .text("comparator")
         .figure("us")
         .figure("ratio")
         .text("verdict");
+        let times = |r: Option<f64>| r.map_or_else(dash, |r| format!("{r:.2}x"));
         for row in &self.rows {
             table.row([
                 size(row.bytes),
                 row.route.clone().unwrap_or_else(dash),
                 row.geometry.clone().unwrap_or_else(dash),
                 figure(row.us),
+                times(row.over_reference),
                 row.comparator.clone().unwrap_or_else(dash),
                 figure(row.comparator_us),
-                row.ratio.map_or_else(|| "-".to_owned(), |r| format!("{r:.2}x")),
+                times(row.ratio),
                 self.verdict(row),
             ]);
         }
@@ -294,6 +304,28 @@ struct BenchLine {
     reference_us: Option<f64>,
     /// The fastest route over it.
     over_reference: Option<f64>,
+    /// The fastest route with plain launches.
+    plain: Option<ModeLine>,
+    /// The same with programmatic ones.
+    programmatic: Option<ModeLine>,
+}
+
+/// The fastest route of a launch mode beside that mode's reference.
+#[derive(Debug, Serialize)]
+struct ModeLine {
+    route: String,
+    geometry: String,
+    us: f64,
+    reference_us: Option<f64>,
+    over_reference: Option<f64>,
+}
+
+/// The reference of a payload for a launch mode. Programmatic ones are one to the reader: the better node counts.
+fn yardstick(floor: Option<&Floor>, bytes: u64, launch: Launch) -> Option<f64> {
+    let same = Launch::ALL
+        .into_iter()
+        .filter(|l| l.is_programmatic() == launch.is_programmatic());
+    same.filter_map(|l| floor?.reference(bytes, l)).min_by(f64::total_cmp)
 }
 
 #[derive(Debug, Serialize)]
@@ -310,24 +342,38 @@ impl BenchDocument {
             geometry: f.geometry.map(|g| g.to_string()),
         };
         let row = |r: &topoforge::tune::BenchRow| {
-            // Comparators have no geometry of ours.
-            let routes = r
-                .figures
-                .iter()
-                .flatten()
-                .filter_map(|f| Some((f.us, f.geometry?.launch)));
-            let best = routes.min_by(|a, b| a.0.total_cmp(&b.0));
-            // Programmatic ones are one mode to the reader: the better node is the yardstick.
-            let same = |l: &Launch| best.is_some_and(|(_, launch)| l.is_programmatic() == launch.is_programmatic());
-            let references = Launch::ALL.into_iter().filter(same);
-            let reference = references
-                .filter_map(|l| floor?.reference(r.bytes, l))
-                .min_by(f64::total_cmp);
+            let best = |programmatic: bool| {
+                // Peer reads are no route, and NCCL has no geometry of ours.
+                let routes = report
+                    .columns
+                    .iter()
+                    .zip(&r.figures)
+                    .filter(|(name, _)| !name.contains("/pull/"));
+                let launched = routes.filter_map(|(name, f)| {
+                    let f = (*f)?;
+                    let (us, geometry) = if programmatic { f.programmatic } else { f.plain }?;
+                    Some((name, us, geometry))
+                });
+                let (name, us, geometry) = launched.min_by(|a, b| a.1.total_cmp(&b.1))?;
+                let reference = yardstick(floor, r.bytes, geometry.launch);
+                Some(ModeLine {
+                    route: name.clone(),
+                    geometry: geometry.to_string(),
+                    us,
+                    reference_us: reference,
+                    over_reference: reference.map(|reference| us / reference),
+                })
+            };
+            let (plain, programmatic) = (best(false), best(true));
+            let modes = [&plain, &programmatic].into_iter().flatten();
+            let fastest = modes.min_by(|a, b| a.us.total_cmp(&b.us));
             BenchLine {
                 bytes: r.bytes,
                 figures: r.figures.iter().map(|f| f.as_ref().map(cell)).collect(),
-                reference_us: reference,
-                over_reference: best.and_then(|(us, _)| Some(us / reference?)),
+                reference_us: fastest.and_then(|m| m.reference_us),
+                over_reference: fastest.and_then(|m| m.over_reference),
+                plain,
+                programmatic,
             }
         };
         Self {
@@ -371,9 +417,16 @@ impl Report for BenchDocument {
             let _ = writeln!(out, "  {:>2} = {name}", index + 1);
             table = table.figure((index + 1).to_string());
         }
-        let referenced = self.rows.iter().any(|r| r.reference_us.is_some());
-        if referenced {
-            table = table.figure("reference").figure("best");
+        let has = |of: &dyn Fn(&BenchLine) -> Option<&ModeLine>| {
+            self.rows
+                .iter()
+                .any(|r| of(r).is_some_and(|m| m.reference_us.is_some()))
+        };
+        let (plain, programmatic) = (has(&|r| r.plain.as_ref()), has(&|r| r.programmatic.as_ref()));
+        for (shown, name) in [(plain, "plain"), (programmatic, "programmatic")] {
+            if shown {
+                table = table.figure(name).figure("reference").figure("times");
+            }
         }
         for row in &self.rows {
             let best = row.figures.iter().flatten().map(|f| f.us).fold(f64::INFINITY, f64::min);
@@ -381,13 +434,20 @@ impl Report for BenchDocument {
                 Some(f) if f.us <= best => format!("*{:.2}", f.us),
                 f => figure(f.as_ref().map(|f| f.us)),
             });
-            let reference = [
-                figure(row.reference_us),
-                row.over_reference
-                    .map_or_else(|| "-".to_owned(), |r| format!("{r:.2}x")),
-            ];
-            let reference = reference.into_iter().filter(|_| referenced);
-            table.row(std::iter::once(size(row.bytes)).chain(cells).chain(reference));
+            let mode = |shown: bool, m: &Option<ModeLine>| {
+                let over = m.as_ref().and_then(|m| m.over_reference);
+                let cells = [
+                    figure(m.as_ref().map(|m| m.us)),
+                    figure(m.as_ref().and_then(|m| m.reference_us)),
+                    over.map_or_else(|| "-".to_owned(), |r| format!("{r:.2}x")),
+                ];
+                cells.into_iter().filter(move |_| shown)
+            };
+            let modes = mode(plain, &row.plain).chain(mode(programmatic, &row.programmatic));
+            table.row(std::iter::once(size(row.bytes)).chain(cells).chain(modes));
+        }
+        if plain || programmatic {
+            out.push_str("Behind them the fastest route of each launch mode as a multiple of that mode's reference (`topoforge floor`).\n");
         }
         out.push_str("\nMicroseconds a call, each variant in its best geometry; * is the fastest.\n");
         out.push_str(&table.render(0));

@@ -57,6 +57,15 @@ struct HostMemory {
     words: Vec<Word>,
     store_gb_per_s: f64,
     loads: Vec<Loads>,
+    prototypes: Vec<PrototypeLine>,
+}
+
+#[derive(Debug, Serialize)]
+struct PrototypeLine {
+    bytes: u64,
+    hold_clocks: u32,
+    clocks_between_polls: u32,
+    us: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -119,6 +128,14 @@ impl FloorDocument {
                     issued,
                     gb_per_s: *alone,
                     both_gb_per_s: *both,
+                })
+                .collect(),
+            prototypes: (h.prototypes.iter())
+                .map(|p| PrototypeLine {
+                    bytes: p.bytes,
+                    hold_clocks: p.hold,
+                    clocks_between_polls: p.gap,
+                    us: p.us,
                 })
                 .collect(),
         });
@@ -213,6 +230,7 @@ impl Report for FloorDocument {
         }
         if let Some(host) = &self.host_memory {
             host_text(host, &mut out);
+            prototypes_text(&host.prototypes, &mut out);
         }
         out
     }
@@ -238,4 +256,30 @@ fn host_text(host: &HostMemory, out: &mut String) {
             loads.issued, loads.gb_per_s, loads.both_gb_per_s
         );
     }
+}
+
+/// A row a way of polling, a column a payload.
+fn prototypes_text(lines: &[PrototypeLine], out: &mut String) {
+    if lines.is_empty() {
+        return;
+    }
+    let mut sizes: Vec<u64> = lines.iter().map(|l| l.bytes).collect();
+    sizes.dedup();
+    let mut table = Table::default().text("a pair's sum by a prototype, us a call");
+    for bytes in &sizes {
+        table = table.figure(super::table::size(*bytes));
+    }
+    let first: Vec<&PrototypeLine> = lines.iter().filter(|l| Some(&l.bytes) == sizes.first()).collect();
+    for way in first {
+        let name = match (way.hold_clocks, way.clocks_between_polls) {
+            (0, 0) => "polls at once, one after the other".to_owned(),
+            (hold, 0) => format!("first poll after {hold} clocks"),
+            (_, gap) => format!("two polls, {gap} clocks apart"),
+        };
+        let same =
+            |l: &&PrototypeLine| (l.hold_clocks, l.clocks_between_polls) == (way.hold_clocks, way.clocks_between_polls);
+        let cells = lines.iter().filter(same).map(|l| format!("{:.2}", l.us));
+        table.row(std::iter::once(name).chain(cells));
+    }
+    let _ = write!(out, "\n{}", table.render(0));
 }

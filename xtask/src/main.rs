@@ -34,7 +34,9 @@ cargo xtask <task>
   dependent     build and run examples/dependent, a crate that brings its own descriptors
   dist          make the one-file programs for clusters and the source bundle in target/dist
     --only ARCH   x86_64 or aarch64 only
+    --elements L  some of f16,bf16,f32 (all of them)
     --no-source   no source bundle
+    --check FILE  only judge and run a program that is there already
   calibration   fit the cost model on published figures and print its errors
   help          this text
 
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         ["tutorials"] => setup::run(setup::Wish::default()).and_then(|ready| tutorials::run(&ready, false)),
         ["tutorials", "--quick"] => setup::run(setup::Wish::default()).and_then(|ready| tutorials::run(&ready, true)),
         ["dependent"] => setup::run(setup::Wish::default()).and_then(|ready| tutorials::dependent(&ready)),
+        ["dist", "--check", file] => dist::check_file(file.as_ref()),
         ["dist", flags @ ..] => dist::Plan::parse(flags).and_then(|plan| dist::run(&plan)),
         ["demo"] => demo::run(),
         ["test"] => checks::test(),

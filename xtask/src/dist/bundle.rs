@@ -22,7 +22,7 @@ pub fn make(folder: &Path, name: &str, work: &Path) -> Done<PathBuf> {
         fs::copy(&from, &to).map_err(io("copying", &from))?;
     }
     // Cargo says itself what has to be written where, so that it takes crates from the folder.
-    let mut vendor = cargo(&["vendor", "--locked", "--quiet", "vendor"]);
+    let mut vendor = cargo(&["vendor", "--locked", "vendor"]);
     let sources = capture(vendor.current_dir(&tree), false)
         .map_err(|failure| failure.todo("crates that are not here yet are fetched: connect to the network"))?;
     let settings = tree.join(".cargo/config.toml");

@@ -23,24 +23,37 @@ use crate::steps::{Steps, built, capture, workspace};
 use targets::{TARGETS, Target};
 use tools::Tools;
 
+/// Types of elements, as the features are called.
+const ELEMENTS: &[&str] = &["f16", "bf16", "f32"];
+
 /// What to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     targets: Vec<Target>,
+    elements: String,
     source: bool,
 }
 
 impl Plan {
-    /// Reads the flags: `--only ARCH`, which may be repeated, and `--no-source`.
+    /// Reads the flags: `--only ARCH`, which may be repeated, `--elements LIST` and `--no-source`.
     pub fn parse(flags: &[&str]) -> Done<Plan> {
         let mut plan = Plan {
             targets: Vec::new(),
+            elements: ELEMENTS.join(","),
             source: true,
         };
         let mut flags = flags.iter();
         while let Some(flag) = flags.next() {
             match *flag {
                 "--no-source" => plan.source = false,
+                "--elements" => {
+                    let list = flags.next().copied().unwrap_or_default();
+                    if !list.split(',').all(|element| ELEMENTS.contains(&element)) {
+                        return Err(Failure::new(format!("dist has no elements `{list}`"))
+                            .todo(format!("--elements with some of {}", ELEMENTS.join(","))));
+                    }
+                    plan.elements = list.to_owned();
+                }
                 "--only" => {
                     let arch = flags.next().copied().unwrap_or_default();
                     let target = TARGETS.iter().find(|t| t.arch == arch).ok_or_else(|| {
@@ -89,7 +102,7 @@ pub fn run(plan: &Plan) -> Done {
         );
         let binary = steps.step(&title, || {
             tools::standard_library(target)?;
-            build(&tools, &ready, target)
+            build(&tools, &ready, target, &plan.elements)
         })?;
         let needs = steps.step("read what it needs", || judged(&binary, target))?;
         fs::copy(&binary, &file).map_err(io("copying", &binary))?;
@@ -111,6 +124,21 @@ pub fn run(plan: &Plan) -> Done {
     }
     let _ = fs::remove_dir_all(&work);
     report(&made, &place)
+}
+
+/// Judges and runs a program that is there already.
+pub fn check_file(file: &Path) -> Done {
+    let bytes = fs::read(file).map_err(io("reading", file))?;
+    let machine = elf::Needs::read(&bytes)?.machine;
+    let target = TARGETS
+        .iter()
+        .find(|target| target.machine == machine)
+        .ok_or_else(|| Failure::new(format!("{} is for processor {machine}", file.display())))?;
+    let work = workspace().join("target/dist-work");
+    println!("{}", judged(file, target)?);
+    println!("{}", smoke::run(file, target, &work)?);
+    let _ = fs::remove_dir_all(&work);
+    Ok(())
 }
 
 /// Makes a source bundle and builds it without network, cargo's store or nvcc.
@@ -139,15 +167,17 @@ fn both_toolkits() -> Done<Ready> {
     Err(failure.todo("name toolkits that have them: TOPOFORGE_NVCC=/cuda-11.8/bin/nvcc:/cuda-13.0/bin/nvcc"))
 }
 
-fn build(tools: &Tools, ready: &Ready, target: &Target) -> Done<PathBuf> {
+fn build(tools: &Tools, ready: &Ready, target: &Target, elements: &str) -> Done<PathBuf> {
+    let features = format!("cli,host-executor,require-cuda,{elements}");
     let mut command = tools.cargo(&[
         "--release",
         "--package",
         "topoforge",
         "--bin",
         "topoforge",
+        "--no-default-features",
         "--features",
-        "require-cuda",
+        &features,
         "--message-format",
         "json-render-diagnostics",
         "--target",
@@ -228,7 +258,14 @@ mod tests {
             (one.targets[0].arch, one.targets.len(), one.source),
             ("aarch64", 1, false)
         );
-        for (flags, word) in [(&["--only"][..], "x86_64 or aarch64"), (&["--fast"], "--fast")] {
+        let some = Plan::parse(&["--elements", "f16,bf16"]).unwrap();
+        assert_eq!(some.elements, "f16,bf16");
+        for (flags, word) in [
+            (&["--only"][..], "x86_64 or aarch64"),
+            (&["--fast"], "--fast"),
+            (&["--elements", "f16,f8"], "f16,bf16,f32"),
+            (&["--elements"], "f16,bf16,f32"),
+        ] {
             let said = Plan::parse(flags).unwrap_err().to_string();
             assert!(said.contains(word), "{said}");
         }

@@ -6,7 +6,7 @@ mod toolkit_fixture;
 use std::process::{Command, Output};
 use toolkit_fixture::compiling_nvcc;
 use topoforge_codegen::manifest::Manifest;
-use topoforge_codegen::{Element, Forge, ForgeError};
+use topoforge_codegen::{Element, Forge, ForgeError, Set};
 
 const PAIR: &str = "Topology(name: \"my-pair\", ranks: 2, links: [pair(0, 1, NvLink(lanes: 2))])";
 
@@ -21,8 +21,15 @@ fn build_script() -> Result<(), ForgeError> {
     let elements: Vec<Element> = (Element::ALL.iter().copied())
         .filter(|e| named.split(',').any(|n| n == e.name()))
         .collect();
+    let sets: Vec<Set> = match std::env::var("FORGE_SETS") {
+        Ok(named) => (Set::ALL.iter().copied())
+            .filter(|s| named.split(',').any(|n| n == s.name()))
+            .collect(),
+        Err(_) => Set::ALL.to_vec(),
+    };
     let forge = Forge::new()
         .elements(&elements)
+        .sets(&sets)
         .host_executor(false)
         .require_cuda(asked("FORGE_REQUIRE_CUDA"));
     // As topoforge's own build script does, which alone takes descriptors from outside.
@@ -124,6 +131,35 @@ fn a_build_holds_the_element_types_that_were_asked_for_and_no_other() {
     let (none, said) = built("");
     assert!(none.kernels.is_empty() && none.families[0].variants.is_empty());
     assert!(said.contains("features f16, bf16, f32"), "{said}");
+}
+
+#[test]
+fn a_build_takes_the_sets_asked_for_and_whatever_comes_from_outside() {
+    let pix = "Topology(name: \"my-pix\", ranks: 2, links: [pair(0, 1, Pcie(Pix))])";
+    let own = Crate::new("sets", &[("my-pair.ron", PAIR), ("my-pix.ron", pix)]);
+    let outside = Crate::new("sets-outside", &[("far.ron", &pix.replace("my-pix", "far-pix"))]);
+    let folder = outside.folder.join("topologies").display().to_string();
+    let named = |sets: &str| {
+        let more = [
+            ("FORGE_SETS", sets),
+            ("FORGE_OWN", "1"),
+            ("TOPOFORGE_TOPOLOGIES", &folder),
+        ];
+        let output = own.build(&more);
+        assert!(output.status.success(), "{}", text(&output.stdout));
+        let manifest = own.manifest();
+        (
+            manifest.families.into_iter().map(|f| f.name).collect::<Vec<_>>(),
+            manifest.sets,
+        )
+    };
+    assert_eq!(
+        named("nvlink"),
+        (vec!["far-pix".into(), "my-pair".into()], vec!["nvlink".into()])
+    );
+    assert_eq!(named("pcie").0, ["far-pix", "my-pix"]);
+    assert_eq!(named("").0, ["far-pix"]);
+    assert_eq!(named("nvlink,pcie,mixed").0.len(), 3);
 }
 
 #[test]

@@ -26,7 +26,8 @@
 //! # Where to start
 //!
 //! - Serve all-reduces: [`comm::Communicator::from_streams`], one CUDA stream a rank; `examples/serve.rs` is a whole
-//!   program.
+//!   program. A process a rank: [`comm::Communicator::from_rank`].
+//! - Change a program over from `cudarc::nccl`: [`nccl`], one `use` line.
 //! - Build your own descriptors: [`families!`], [`registry::Registry::with`], and `topoforge_codegen::Forge` in a
 //!   `build.rs`.
 //! - Prove or time on your own terms: [`qualify::qualify`] and [`tune::tune`] over a [`device::Executor`].
@@ -71,6 +72,7 @@
 //! | `bf16`, `f32` | no | kernels for these, about as many again each |
 //! | `nvlink`, `nvswitch`, `pcie`, `mixed`, `host-staged`; `all-families` | standard | the families of this crate whose GPUs are joined so |
 //! | `sm-70` to `sm-121`; `all-archs` | standard | machine code for these architectures, and PTX for the newest |
+//! | `candle`, `candle-cuda` | no | all-reduce as an operation on candle tensors, on the CPU and on GPUs |
 //! | `require-cuda` | no | a build without nvcc or without an architecture is an error instead of a warning |
 //!
 //! With no feature at all the crate builds and holds no family, no kernel and no command: bring descriptors of your own
@@ -86,6 +88,8 @@
 extern crate self as topoforge;
 
 mod builtin;
+#[cfg(feature = "candle")]
+pub mod candle;
 pub mod comm;
 pub mod device;
 pub mod doctor;

@@ -5,20 +5,46 @@
 //! +use topoforge::nccl::{Comm, Id, ReduceOp};
 //! ```
 //!
-//! What differs: errors are [`CommError`] and returned where cudarc panics; calls return nothing where cudarc returns a
+//! Programs that write `cudarc::nccl::Comm` in full say `use topoforge as cudarc;` there. What differs: an error holds a
+//! [`CommError`] where cudarc's holds a code, and is returned where cudarc panics; calls return nothing where cudarc returns a
 //! status; there is no `NcclType` for `char`, which cudarc counts as one byte although it has four. All ranks must
 //! change over together. Settings come from the environment ([`Options::from_env`]); for settings in the program take
 //! [`Communicator`] itself. Start at [`Comm`].
 
-pub use crate::comm::{CommError as NcclError, Id, ReduceOp, Scalar as NcclType};
+pub use crate::comm::{Id, ReduceOp, Scalar as NcclType};
 
 use crate::comm::{CommError, Communicator, Options, handle, holds, missing};
 use crate::driver::nccl::{end_group, start_group};
 use cudarc::driver::{CudaContext, CudaStream, CudaView, CudaViewMut, SyncOnDrop};
+use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
+/// Where cudarc has its error.
+pub mod result {
+    pub use super::NcclError;
+}
+
+/// An error with the cause inside, as cudarc's has the code.
+#[derive(Debug)]
+pub struct NcclError(pub CommError);
+
+impl fmt::Display for NcclError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for NcclError {}
+
+impl From<CommError> for NcclError {
+    fn from(error: CommError) -> Self {
+        Self(error)
+    }
+}
+
 /// A [`Communicator`] on a GPU, with its stream. `Send`, not `Sync`.
+#[derive(Debug)]
 pub struct Comm {
     inner: Communicator,
     stream: Arc<CudaStream>,
@@ -29,10 +55,19 @@ impl Comm {
     ///
     /// # Errors
     /// As [`Communicator::from_streams`].
-    pub fn from_devices(streams: Vec<Arc<CudaStream>>) -> Result<Vec<Self>, CommError> {
+    pub fn from_devices(streams: Vec<Arc<CudaStream>>) -> Result<Vec<Self>, NcclError> {
         let joined = Communicator::from_streams(&streams, &Options::from_env()?)?;
         let pairs = joined.into_iter().zip(streams);
         Ok(pairs.map(|(inner, stream)| Self { inner, stream }).collect())
+    }
+
+    /// Joins as `rank` of `world_size` processes of this machine, each with a GPU of its own.
+    ///
+    /// # Errors
+    /// As [`Communicator::from_rank`].
+    pub fn from_rank(stream: Arc<CudaStream>, rank: usize, world_size: usize, id: Id) -> Result<Self, NcclError> {
+        let inner = Communicator::from_rank(&stream, rank, world_size, &id, &Options::from_env()?)?;
+        Ok(Self { inner, stream })
     }
 
     /// The stream that calls are enqueued on.
@@ -86,6 +121,7 @@ pub fn group_end() -> Result<(), CommError> {
 }
 
 /// A group of calls, which take views so that what they touch outlives the group.
+#[derive(Debug)]
 pub struct Group<'a> {
     comm: &'a Comm,
     opened: bool,

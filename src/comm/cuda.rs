@@ -51,7 +51,7 @@ pub(super) struct CudaPart {
     order: Order,
     /// Borrowed for the length of one launch, on one thread.
     ranges: Vec<Option<RefCell<Serving>>>,
-    /// Where there is no NCCL: what misaligned payloads go through.
+    /// Where NCCL does not serve them: what misaligned payloads go through.
     staging: Option<DeviceBuffer>,
     nccl: Result<Arc<NcclRank>, Arc<str>>,
     dead: Arc<AtomicBool>,
@@ -77,8 +77,8 @@ impl CudaPart {
         let context = Context::new(parts.stream.context().ordinal())?;
         let events = OrderEvents::new(&context).map_err(DeviceError::from)?;
         let staging = match parts.nccl {
-            Ok(_) => None,
-            Err(_) => {
+            Ok(_) if !dispatch.insists(Why::Misaligned) => None,
+            _ => {
                 let served = dispatch.ranges().iter().filter(|r| r.variant.is_some());
                 let largest = served.map(|r| r.up_to).max();
                 largest.map(|bytes| DeviceBuffer::new(&context, bytes.min(PIECE).next_multiple_of(16)))
@@ -174,7 +174,7 @@ impl CudaPart {
         let mut serving = serving.borrow_mut();
         let geometry = serving.geometry;
         let launched = serving.kernel.launch(at.stream, geometry, at.from, at.to, bytes);
-        if matches!(launched, Err(DeviceError::Timeout { .. })) {
+        if matches!(launched, Err(DeviceError::Timeout { .. } | DeviceError::Lost { .. })) {
             self.dead.store(true, Ordering::Relaxed);
         }
         Ok(launched?)
@@ -193,7 +193,9 @@ impl CudaPart {
 
     fn compare(&self, dispatch: &Dispatch, why: Why, call: Call, at: Buffers) -> Result<(), CommError> {
         self.check()?;
-        if let Ok(nccl) = &self.nccl {
+        if let Ok(nccl) = self.nccl.as_ref()
+            && !dispatch.insists(why)
+        {
             let op = call.op as i32;
             let done = nccl.all_reduce((at.from, at.to), call.count, call.dtype, op, at.stream);
             return done.map_err(|e| CommError::Device(e.into()));

@@ -93,6 +93,7 @@ pub struct Dispatch {
     ranges: Vec<Range>,
     hits: Vec<Cell<u64>>,
     misses: [Cell<u64>; Why::ALL.len()],
+    one_expression: bool,
 }
 
 impl Dispatch {
@@ -103,7 +104,21 @@ impl Dispatch {
             ranges,
             hits,
             misses: Default::default(),
+            one_expression: false,
         }
+    }
+
+    /// Sums of a type with routes never go to the comparator: what no range holds is served in pieces, what is misaligned
+    /// through a copy. The table must hold one expression.
+    #[must_use]
+    pub const fn with_one_expression(mut self, on: bool) -> Self {
+        self.one_expression = on;
+        self
+    }
+
+    /// Whether the routes serve this call although they do not match it.
+    pub(super) const fn insists(&self, why: Why) -> bool {
+        self.one_expression && !matches!(why, Why::Op | Why::Dtype)
     }
 
     /// Decides and counts. Depends on nothing but the call and the table, never on the rank or on time.
@@ -201,7 +216,12 @@ impl Dispatch {
             );
             from = range.up_to;
         }
-        let _ = write!(text, "everything else: comparator; {misses} calls went there so far");
+        let rest = if self.one_expression {
+            "sums that no range matches: the same routes, in pieces or through a copy; everything else: comparator"
+        } else {
+            "everything else: comparator"
+        };
+        let _ = write!(text, "{rest}; {misses} calls went there so far");
         let by_reason = Why::ALL.iter().filter(|w| self.misses(**w) > 0);
         let reasons: Vec<String> = by_reason.map(|w| format!("{} {w}", self.misses(*w))).collect();
         if !reasons.is_empty() {

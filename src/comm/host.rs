@@ -5,6 +5,7 @@
 
 use super::desk::{Desk, Ticket};
 use super::dispatch::{Call, Decision, Dispatch, Range};
+use super::invariant;
 use super::shapes::Shapes;
 use super::{CommError, Options, ReduceOp, Scalar};
 use crate::device::host::{HostExecutor, HostOptions};
@@ -12,6 +13,7 @@ use crate::device::{Chain, DeviceError, Executor, Geometry, Mode, Preparation, P
 use crate::qualify::{QualifyPlan, qualify};
 use crate::registry::{Element, Family, Protocol, Variant};
 use crate::tune::CallShape;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread;
@@ -72,46 +74,97 @@ impl Drop for HostPart {
 
 const GEOMETRY: Geometry = Geometry::new(2, 32);
 
-/// Ranges for a family, one a size class of each element type, each the first variant of its shortlist that is proven here.
+/// Ranges for a family, one a size class of each element type, each the first variant of its shortlist that is proven
+/// here; with one expression for all sizes, the first group of variants in which every class has a proven one.
 fn choose(
     exec: &mut HostExecutor,
     family: &'static Family,
     options: &Options,
 ) -> Result<Vec<(Range, &'static Variant)>, CommError> {
-    let mut refused = Vec::new();
+    let mut proofs = Proofs::default();
     let mut chosen: Vec<(Range, &'static Variant)> = Vec::new();
     for element in Element::ALL {
         let fits = |v: &&'static Variant| {
             v.element == *element && v.partials.contains(&options.partials) && v.protocol != Protocol::Pull
         };
-        let variants: Vec<&'static Variant> = family.variants.iter().filter(fits).collect();
-        let mut bounds: Vec<u64> = variants.iter().flat_map(|v| v.classes).copied().collect();
+        let all: Vec<&'static Variant> = family.variants.iter().filter(fits).collect();
+        let mut bounds: Vec<u64> = all.iter().flat_map(|v| v.classes).copied().collect();
         bounds.sort_unstable();
         bounds.dedup();
-        for bound in bounds {
-            for variant in variants.iter().filter(|v| v.classes.contains(&bound)) {
-                match qualify(exec, variant, &QualifyPlan::quick()) {
-                    Ok(proof) => {
-                        let reason = format!("first on its shortlist, proven over {} words; not timed", proof.words);
-                        let range = Range {
-                            element: variant.element,
-                            up_to: bound,
-                            variant: Some(variant.name.into()),
-                            geometry: Some(GEOMETRY),
-                            reason,
-                        };
-                        chosen.push((range, variant));
-                        break;
-                    }
-                    Err(refusal) => refused.push(refusal.to_string()),
-                }
-            }
+        if options.batch_invariant {
+            let groups = invariant::groups(all, *element, options.partials);
+            let whole = groups.iter().find_map(|group| {
+                let found = pick(exec, &mut proofs, &group.variants, &bounds, Some(&group.expression));
+                (found.len() == bounds.len()).then_some(found)
+            });
+            chosen.extend(whole.unwrap_or_default());
+        } else {
+            chosen.extend(pick(exec, &mut proofs, &all, &bounds, None));
         }
     }
+    let refused = proofs.refused();
     if chosen.is_empty() || (options.strict && !refused.is_empty()) {
         return Err(CommError::Refused { reasons: refused });
     }
     Ok(chosen)
+}
+
+/// One range a class, where a variant of its shortlist is proven, or with one expression any.
+fn pick(
+    exec: &mut HostExecutor,
+    proofs: &mut Proofs,
+    variants: &[&'static Variant],
+    bounds: &[u64],
+    expression: Option<&str>,
+) -> Vec<(Range, &'static Variant)> {
+    let mut chosen = Vec::new();
+    for bound in bounds {
+        let (listed, others): (Vec<_>, Vec<_>) = variants.iter().copied().partition(|v| v.classes.contains(bound));
+        let others = others.into_iter().filter(|_| expression.is_some());
+        let proven = listed
+            .into_iter()
+            .chain(others)
+            .find_map(|v| Some((v, proofs.words(exec, v)?)));
+        let Some((variant, words)) = proven else { continue };
+        let reason = match expression {
+            Some(text) => format!("one expression for all sizes: {text}; proven over {words} words, not timed"),
+            None => format!("first on its shortlist, proven over {words} words; not timed"),
+        };
+        let range = Range {
+            element: variant.element,
+            up_to: *bound,
+            variant: Some(variant.name.into()),
+            geometry: Some(GEOMETRY),
+            reason,
+        };
+        chosen.push((range, variant));
+    }
+    chosen
+}
+
+/// What has been proven so far: a variant may be on many shortlists.
+#[derive(Default)]
+struct Proofs {
+    known: BTreeMap<&'static str, Result<usize, String>>,
+}
+
+impl Proofs {
+    fn words(&mut self, exec: &mut HostExecutor, variant: &'static Variant) -> Option<usize> {
+        let prove = || match qualify(exec, variant, &QualifyPlan::quick()) {
+            Ok(proof) => Ok(proof.words as usize),
+            Err(refusal) => Err(refusal.to_string()),
+        };
+        self.known
+            .entry(variant.name)
+            .or_insert_with(prove)
+            .as_ref()
+            .ok()
+            .copied()
+    }
+
+    fn refused(self) -> Vec<String> {
+        self.known.into_values().filter_map(Result::err).collect()
+    }
 }
 
 /// Starts the executor's thread and returns the agreed ranges and one part a rank.

@@ -1,8 +1,9 @@
 //! Serving: all-reduce calls on the caller's streams, by the routes that were proven and timed at set-up.
 //!
-//! One process with a stream a rank, or a process a rank joined by a [`Bootstrap`]. Set-up places a family ([`Site`]), proves and times its variants or reads a route
-//! table, and agrees on one table for all ranks; a call then only looks up a size and launches. What no route serves
-//! goes to NCCL, or in pieces to a compiled variant where there is no NCCL. Start at [`Communicator`].
+//! One process with a stream a rank, or a process a rank joined by a [`Bootstrap`]. Set-up places a family ([`Site`]),
+//! proves and times its variants or reads a route table, and agrees on one table for all ranks; a call then only looks up
+//! a size and launches. What no route serves goes to NCCL, or in pieces to a compiled variant where there is no NCCL.
+//! Start at [`Communicator`].
 
 #[cfg(feature = "host-executor")]
 mod desk;
@@ -14,6 +15,8 @@ mod cuda;
 mod dispatch;
 mod error;
 mod id;
+mod invariant;
+mod memory;
 mod op;
 mod options;
 mod order;
@@ -28,6 +31,7 @@ pub(crate) use collectives::{handle, holds, missing};
 pub use dispatch::{Call, Decision, Dispatch, Range, Why};
 pub use error::CommError;
 pub use id::Id;
+pub use memory::scratch_of;
 pub use op::ReduceOp;
 pub use options::{Changed, Options};
 pub use raw::StreamHandle;
@@ -40,6 +44,7 @@ pub use crate::process::{Bootstrap, JoinError};
 
 use crate::tune::CallTrace;
 use cudarc::driver::CudaStream;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -85,6 +90,22 @@ impl Communicator {
         options: &Options,
     ) -> Result<Self, CommError> {
         process::cuda(stream, bootstrap, options)
+    }
+
+    /// Joins as `rank` of `world` processes of this machine, each with a GPU of its own, by an id that one of them made
+    /// and all were given. [`Communicator::from_bootstrap`] with that id.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn from_rank(
+        stream: &Arc<CudaStream>,
+        rank: usize,
+        world: usize,
+        id: &Id,
+        options: &Options,
+    ) -> Result<Self, CommError> {
+        let mut bootstrap = bootstrap::LocalSocket::join(&id.bytes(), rank, world, options.patience)?;
+        Self::from_bootstrap(stream, &mut bootstrap, options)
     }
 
     /// Joins `ranks` threads on the host executor: exact bits, no GPU, no meaningful times.
@@ -192,6 +213,13 @@ impl Communicator {
                 reason: "this communicator serves host memory: use all_reduce_slice".into(),
             }),
         }
+    }
+}
+
+impl fmt::Debug for Communicator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rank, world, .. } = self;
+        write!(f, "Communicator {{ rank: {rank} of {world}, .. }}")
     }
 }
 

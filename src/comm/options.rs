@@ -4,7 +4,7 @@
 
 use super::CommError;
 use crate::device::cuda::Way;
-use crate::registry::{Partials, Registry};
+use crate::registry::{Element, Partials, Registry};
 use crate::tune::{Compare, Payloads};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -29,6 +29,8 @@ pub struct Options {
     pub registry: Registry,
     /// This family instead of the nearest.
     pub family: Option<String>,
+    /// The type whose sums get routes on GPUs; other types go to NCCL. Kernels for it must be compiled in.
+    pub element: Element,
     /// In which type sums are rounded.
     pub partials: Partials,
     /// Sizes that are tuned.
@@ -53,6 +55,11 @@ pub struct Options {
     pub shared_gpus: bool,
     /// How device memory travels between processes; none for the best way that all ranks have.
     pub share: Option<Way>,
+    /// One order of additions for all sizes: the same inputs give the same bits in an element whatever else is in its
+    /// payload. Costs the routes that add in other orders, see `docs/serving.md`.
+    pub batch_invariant: bool,
+    /// Bytes of scratch that routes may take on each rank; the largest sizes are the comparator's where it is too little.
+    pub scratch_limit: u64,
     /// Count every all-reduce by its shape, and write the counts here when a communicator of rank 0 is dropped:
     /// `topoforge tune --from-trace` reads them. Costs a question to the driver a call.
     pub trace: Option<PathBuf>,
@@ -63,6 +70,7 @@ impl Default for Options {
         Self {
             registry: Registry::builtin(),
             family: None,
+            element: Element::F16,
             partials: Partials::F16,
             payloads: Payloads::standard(),
             comparators: vec![Compare::Nccl, Compare::Pull],
@@ -74,6 +82,8 @@ impl Default for Options {
             patience: Duration::from_secs(60),
             shared_gpus: false,
             share: None,
+            batch_invariant: false,
+            scratch_limit: 32 << 20,
             trace: None,
         }
     }
@@ -81,7 +91,8 @@ impl Default for Options {
 
 impl Options {
     /// The defaults, with what the environment says: `TOPOFORGE_ROUTES` (file), `TOPOFORGE_TRACE` (file),
-    /// `TOPOFORGE_FAMILY` (name), `TOPOFORGE_POLICY` (`retune`, `comparator` or `strict`), `TOPOFORGE_DEADLINE_MS`.
+    /// `TOPOFORGE_FAMILY` (name), `TOPOFORGE_POLICY` (`retune`, `comparator` or `strict`), `TOPOFORGE_DEADLINE_MS`,
+    /// `TOPOFORGE_BATCH_INVARIANT` (`1`), `TOPOFORGE_ELEMENT` (`f16`, `bf16` or `f32`).
     ///
     /// # Errors
     /// A variable says what cannot be.
@@ -105,6 +116,20 @@ impl Options {
             Some(other) => {
                 return Err(CommError::Misuse {
                     reason: format!("TOPOFORGE_POLICY={other}: give retune, comparator or strict"),
+                });
+            }
+        }
+        if let Some(given) = text("TOPOFORGE_ELEMENT") {
+            options.element = Element::from_name(&given).ok_or_else(|| CommError::Misuse {
+                reason: format!("TOPOFORGE_ELEMENT={given}: give f16, bf16 or f32"),
+            })?;
+        }
+        match text("TOPOFORGE_BATCH_INVARIANT").as_deref() {
+            None | Some("0") => {}
+            Some("1") => options.batch_invariant = true,
+            Some(other) => {
+                return Err(CommError::Misuse {
+                    reason: format!("TOPOFORGE_BATCH_INVARIANT={other}: give 0 or 1"),
                 });
             }
         }
@@ -136,6 +161,8 @@ mod tests {
             ("TOPOFORGE_FAMILY", "nvlink-pair"),
             ("TOPOFORGE_POLICY", "strict"),
             ("TOPOFORGE_DEADLINE_MS", "250"),
+            ("TOPOFORGE_BATCH_INVARIANT", "1"),
+            ("TOPOFORGE_ELEMENT", "bf16"),
         ]);
         let set = set.unwrap();
         assert_eq!((set.routes, set.trace), (Some("a.ron".into()), Some("b.ron".into())));
@@ -143,13 +170,16 @@ mod tests {
             (set.family.as_deref(), set.changed, set.strict),
             (Some("nvlink-pair"), Changed::Strict, true)
         );
-        assert_eq!(set.deadline, Duration::from_millis(250));
+        assert_eq!(set.element, Element::Bf16);
+        assert_eq!((set.deadline, set.batch_invariant), (Duration::from_millis(250), true));
     }
 
     #[test]
     fn what_cannot_be_is_refused_with_what_can() {
         let refused = |name, value| from(&[(name, value)]).unwrap_err().to_string();
         assert!(refused("TOPOFORGE_POLICY", "maybe").contains("retune, comparator or strict"));
+        assert!(refused("TOPOFORGE_ELEMENT", "f8").contains("bf16"));
+        assert!(refused("TOPOFORGE_BATCH_INVARIANT", "yes").contains("0 or 1"));
         for value in ["0", "-1", "soon"] {
             assert!(refused("TOPOFORGE_DEADLINE_MS", value).contains("positive number"));
         }

@@ -157,11 +157,14 @@ mod tests {
     use std::cell::RefCell;
     use std::collections::BTreeMap;
 
+    /// Calls by where their stream's work goes: a capture, or none, and the stream.
+    type Seen = BTreeMap<(Option<u64>, Stream), Vec<u32>>;
+
     /// Streams with vector clocks: `seen[stream]` is the set of calls that its next work follows.
     #[derive(Default)]
     struct Model {
         captures: RefCell<BTreeMap<Stream, Capture>>,
-        seen: RefCell<BTreeMap<(Option<u64>, Stream), Vec<u32>>>,
+        seen: RefCell<Seen>,
         asked: Cell<u32>,
         calls: Cell<u32>,
     }

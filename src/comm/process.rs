@@ -162,6 +162,7 @@ pub(super) fn compare(mesh: &mut Mesh, options: &Options) -> Result<Option<Route
 fn words(options: &Options) -> String {
     let Options {
         family,
+        element,
         partials,
         payloads,
         comparators,
@@ -171,12 +172,15 @@ fn words(options: &Options) -> String {
         deadline,
         shared_gpus,
         share,
+        batch_invariant,
+        scratch_limit,
         ..
     } = options;
     let off = Switches::here();
     format!(
-        "family {family:?}, partials {partials}, payloads {:?}, comparators {comparators:?}, programmatic {programmatic}, \
-         changed {changed:?}, strict {strict}, deadline {deadline:?}, shared_gpus {shared_gpus}, share {share:?}, {off:?}",
+        "family {family:?}, element {element}, partials {partials}, payloads {:?}, comparators {comparators:?}, programmatic {programmatic}, \
+         changed {changed:?}, strict {strict}, deadline {deadline:?}, shared_gpus {shared_gpus}, share {share:?}, \
+         batch_invariant {batch_invariant}, scratch_limit {scratch_limit}, {off:?}",
         payloads.bytes()
     )
 }

@@ -5,14 +5,15 @@
 use super::cuda::{CudaPart, Parts, Serving};
 use super::dispatch::{Dispatch, Range};
 use super::{Changed, CommError, Communicator, Options, Part, Site};
+use super::{invariant, memory};
 use crate::device::cuda::CudaOptions;
 use crate::device::{DeviceError, Executor, Launch, Preparation, Prepared};
 use crate::doctor::switches::Switches;
 use crate::driver::nccl::Communicators;
 use crate::qualify::QualifyPlan;
-use crate::registry::Variant;
+use crate::registry::{Family, Variant};
 use crate::routes::{Routes, RoutesError, Served, requalify};
-use crate::tune::{Compare, TuneOptions, tune};
+use crate::tune::{Compare, TuneOptions, TuneReport, tune};
 use cudarc::driver::CudaStream;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -64,7 +65,11 @@ pub(super) fn serve(
     nccl: &Fallback,
     table: Option<Routes>,
 ) -> Result<Vec<Communicator>, CommError> {
-    let (routes, mut notes) = routes(&mut site, options, table)?;
+    let (mut routes, mut notes) = routes(&mut site, options, table)?;
+    notes.extend(fit(&mut routes, site.family, options.scratch_limit));
+    if options.batch_invariant {
+        keeps_one_expression(&routes, site.family, options)?;
+    }
     site.agree_on(&routes)?;
     // What measuring left behind goes before serving asks for its own.
     site.executor.trim()?;
@@ -114,7 +119,7 @@ pub(super) fn serve(
             }
             parts
         };
-        let dispatch = Dispatch::new(ranges.clone());
+        let dispatch = Dispatch::new(ranges.clone()).with_one_expression(options.batch_invariant);
         let parts = Parts {
             stream: (*stream).clone(),
             ranges: parts,
@@ -140,13 +145,18 @@ pub(super) fn serve(
 /// The table that serves, and what there is to say about it.
 fn routes(site: &mut Site, options: &Options, table: Option<Routes>) -> Result<(Routes, Vec<String>), CommError> {
     let mut notes = Vec::new();
-    let here = site.identity(options.partials);
+    let here = site.identity_of(options.element, options.partials);
     if Switches::here().off {
         notes.push("TOPOFORGE is off: the comparator serves everything".to_owned());
         return Ok((Routes::empty(here), notes));
     }
     if let (Some(mut read), Some(path)) = (table, &options.routes) {
-        let differences = read.identity().differences(&here);
+        let mut differences = read.identity().differences(&here);
+        if options.batch_invariant
+            && let Err(error) = invariant::check(site.family, &ranges(&read), options.partials)
+        {
+            differences.push(error.to_string());
+        }
         if differences.is_empty() {
             let dropped = requalify(&mut site.executor, site.family, &mut read, &QualifyPlan::quick());
             if options.strict && !dropped.is_empty() {
@@ -172,6 +182,7 @@ fn routes(site: &mut Site, options: &Options, table: Option<Routes>) -> Result<(
     }
     let tuning = TuneOptions {
         payloads: options.payloads.clone(),
+        element: options.element,
         partials: options.partials,
         memory: site.memory(),
         comparators: options.comparators.clone(),
@@ -182,7 +193,11 @@ fn routes(site: &mut Site, options: &Options, table: Option<Routes>) -> Result<(
         },
         ..TuneOptions::default()
     };
-    let report = tune(&mut site.executor, site.family, &tuning, &mut |_| {})?;
+    let report = if options.batch_invariant {
+        tune_one_expression(site, &tuning, &mut notes)?
+    } else {
+        tune(&mut site.executor, site.family, &tuning, &mut |_| {})?
+    };
     notes.extend(report.left_out.iter().map(ToString::to_string));
     let made = match Routes::from_report(&report, here.clone()) {
         Ok(routes) => routes,
@@ -199,6 +214,99 @@ fn routes(site: &mut Site, options: &Options, table: Option<Routes>) -> Result<(
         notes.push(format!("routes written to {}", path.display()));
     }
     Ok((made, notes))
+}
+
+/// Tunes each group of variants that compute one expression by itself, without a comparator, since none promises an order
+/// of sums; takes the group that is the fastest over all payloads together.
+fn tune_one_expression(
+    site: &mut Site,
+    tuning: &TuneOptions,
+    notes: &mut Vec<String>,
+) -> Result<TuneReport, CommError> {
+    let here = site.family.variants.iter().filter(|v| v.memory == tuning.memory);
+    let mut best: Option<(f64, TuneReport)> = None;
+    for group in invariant::groups(here, tuning.element, tuning.partials) {
+        let tuning = TuneOptions {
+            only: Some(group.variants.iter().map(|v| v.name).collect()),
+            comparators: vec![Compare::None],
+            ..tuning.clone()
+        };
+        let mut report = tune(&mut site.executor, site.family, &tuning, &mut |_| {})?;
+        let times: Vec<f64> = report
+            .rows
+            .iter()
+            .filter(|r| r.route.is_some())
+            .filter_map(|r| r.us)
+            .collect();
+        if times.len() < report.rows.len() {
+            notes.push(format!("{}: not every size has a proven route", group.expression));
+            continue;
+        }
+        let score: f64 = times.iter().map(|us| us.ln()).sum();
+        for row in &mut report.rows {
+            row.reason = format!("one expression for all sizes: {}", group.expression);
+        }
+        notes.push(format!(
+            "{}: {:.2} us a call (geometric mean over {} sizes)",
+            group.expression,
+            (score / times.len() as f64).exp(),
+            times.len()
+        ));
+        if best.as_ref().is_none_or(|(known, _)| score < *known) {
+            best = Some((score, report));
+        }
+    }
+    best.map(|(_, report)| report).ok_or_else(|| CommError::Refused {
+        reasons: vec![format!(
+            "batch_invariant: no expression of family {} has proven routes for every size; {}",
+            site.family.name,
+            notes.join("; ")
+        )],
+    })
+}
+
+/// Serving must not leave the expression, whatever policies and limits did to the table.
+fn keeps_one_expression(routes: &Routes, family: &'static Family, options: &Options) -> Result<(), CommError> {
+    let ranges = ranges(routes);
+    let served: Vec<Range> = ranges.iter().filter(|r| r.variant.is_some()).cloned().collect();
+    if served.is_empty() {
+        return Err(CommError::Refused {
+            reasons: vec![
+                "batch_invariant: nothing but the comparator would serve, which promises no order of sums".to_owned(),
+            ],
+        });
+    }
+    invariant::check(family, &served, options.partials)
+}
+
+/// Hands sizes to the comparator until scratch fits, and says what is left.
+fn fit(routes: &mut Routes, family: &'static Family, limit: u64) -> Vec<String> {
+    let all = ranges(routes);
+    let beyond = memory::beyond(family, &all, limit);
+    if let Some(smallest) = beyond.iter().min() {
+        let needed = memory::scratch(family, &all);
+        for up_to in &beyond {
+            routes.hand_over(
+                *up_to,
+                &format!("its scratch would exceed scratch_limit, {limit} bytes a rank: all routes need {needed}"),
+            );
+        }
+        return vec![
+            said(memory::scratch(family, &ranges(routes)), limit),
+            format!(
+                "sizes from {smallest} bytes on would take {needed} bytes of scratch: raise scratch_limit to have them"
+            ),
+        ];
+    }
+    vec![said(memory::scratch(family, &all), limit)]
+}
+
+fn said(scratch: u64, limit: u64) -> String {
+    format!(
+        "scratch: {} KiB a rank for these routes, of at most {} KiB",
+        scratch.div_ceil(1024),
+        limit / 1024
+    )
 }
 
 fn ranges(routes: &Routes) -> Vec<Range> {
@@ -267,11 +375,17 @@ pub(super) fn host(family: &str, options: &Options) -> Result<Vec<Communicator>,
     })?;
     let ranks = family.variants.first().map_or(0, |v| v.ranks.len());
     let (ranges, parts) = super::host::start(family, ranks, options)?;
-    let summary: Arc<str> = format!("family {} on the host executor: emulation", family.name).into();
+    let scratch = memory::scratch(family, &ranges);
+    let summary = format!(
+        "family {} on the host executor: emulation\n{}",
+        family.name,
+        said(scratch, options.scratch_limit)
+    );
+    let summary: Arc<str> = summary.into();
     let communicator = |(rank, part)| Communicator {
         rank,
         world: ranks,
-        dispatch: Dispatch::new(ranges.clone()),
+        dispatch: Dispatch::new(ranges.clone()).with_one_expression(options.batch_invariant),
         summary: summary.clone(),
         trace: options.trace.clone(),
         part: Part::Host(part),

@@ -5,6 +5,8 @@
 //! opened at run time by [`handles`]. All `unsafe` of the GPU side lives in this folder. Start at [`handles`], then
 //! [`context`].
 
+#[cfg(feature = "candle-cuda")]
+pub(crate) mod candle;
 pub mod context;
 pub mod event;
 pub mod graph;

@@ -180,7 +180,7 @@ impl Routes {
     }
 
     /// Hands the sizes of the route at `up_to` to the comparator, and says why.
-    pub(super) fn hand_over(&mut self, up_to: u64, reason: &str) {
+    pub(crate) fn hand_over(&mut self, up_to: u64, reason: &str) {
         if let Some(route) = self.routes.iter_mut().find(|r| r.up_to == up_to) {
             route.served = Served::Comparator;
             route.reason = reason.to_owned();

@@ -73,6 +73,8 @@ pub struct TuneOptions {
     pub memory: Memory,
     /// How kernels may be launched; what a device does not have is passed over.
     pub launches: Vec<Launch>,
+    /// These variants and no others, at every payload, whatever shortlists say; none for the shortlists.
+    pub only: Option<Vec<&'static str>>,
     /// The fastest available of these must be beaten. All are timed, and peer-read kernels always.
     pub comparators: Vec<Compare>,
     /// For the last, interleaved round.
@@ -100,6 +102,7 @@ impl Default for TuneOptions {
             element: Element::F16,
             partials: Partials::Element,
             memory: Memory::Peer,
+            only: None,
             launches: vec![Launch::Plain],
             comparators: vec![Compare::Nccl],
             sampling: Sampling::default(),

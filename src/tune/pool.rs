@@ -90,7 +90,11 @@ impl<'e> Pool<'e> {
             return Err(TuneError::Misuse { reason });
         }
         let fits = |v: &&'static Variant| {
-            v.element == options.element && v.partials.contains(&options.partials) && v.memory == options.memory
+            let named = options.only.as_ref().is_none_or(|names| names.contains(&v.name));
+            named
+                && v.element == options.element
+                && v.partials.contains(&options.partials)
+                && v.memory == options.memory
         };
         let wanted: Vec<&'static Variant> = family.variants.iter().filter(fits).collect();
         let Some(ranks) = wanted.first().map(|v| v.ranks.len()) else {
@@ -140,7 +144,10 @@ impl<'e> Pool<'e> {
             .filter_map(|bytes| class_of(&wanted, *bytes))
             .collect();
         let serves = |v: &&'static Variant| {
-            !listed || v.protocol == Protocol::Pull || v.classes.iter().any(|c| classes.contains(c))
+            !listed
+                || options.only.is_some()
+                || v.protocol == Protocol::Pull
+                || v.classes.iter().any(|c| classes.contains(c))
         };
         let wanted: Vec<&'static Variant> = wanted.into_iter().filter(serves).collect();
         let of = wanted.len();

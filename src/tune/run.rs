@@ -110,7 +110,7 @@ fn search(
     let first: Vec<Launch> = scout.into_iter().collect();
     let others: Vec<Launch> = launches.iter().copied().filter(|l| Some(*l) != scout).collect();
     for index in 0..pool.variants.len() {
-        let listed = class.is_some_and(|c| pool.variants[index].classes.contains(&c));
+        let listed = options.only.is_some() || class.is_some_and(|c| pool.variants[index].classes.contains(&c));
         let scouts = scouts(&threads(pool.variants[index], bytes));
         if pool.is_pull(index) {
             pulls.extend(pool.entries(index, bytes, &scouts, &first, progress));

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use crate::engines;
 use crate::failure::Done;
 use crate::setup::{self, Ready, Wish};
 use crate::steps::{Steps, cargo};
@@ -20,7 +21,7 @@ pub fn test() -> Done {
 /// The same with both toolkits at once, the long tests, a build that must do without nvcc, each feature alone and all of
 /// them, a crate that depends on this one, the tutorials, and the source bundle.
 pub fn more() -> Done {
-    let mut steps = Steps::new(12).leaving_last_word();
+    let mut steps = Steps::new(13).leaving_last_word();
     let wish = Wish {
         distribution: true,
         cuda13: true,
@@ -37,6 +38,7 @@ pub fn more() -> Done {
     steps.step("examples/dependent", || tutorials::dependent(&ready))?;
     steps.step("the tutorials", || tutorials::run(&ready, false))?;
     steps.step("the source bundle, without a network", dist::prove_bundle)?;
+    steps.step("what engines build on", || engines::check(&ready))?;
     // Documentation first and as it is: its ignored programs are not meant to compile.
     let mut documentation = cargo(&["test", "--workspace", "--doc", "--no-fail-fast"]);
     ready.hand_to(&mut documentation);

@@ -8,6 +8,7 @@ mod calibration;
 mod checks;
 mod demo;
 mod dist;
+mod engines;
 mod failure;
 mod features;
 mod setup;

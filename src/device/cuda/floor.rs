@@ -161,7 +161,7 @@ fn enqueue(machine: &Machine, rank: usize, call: u32, node: Node) -> Result<(), 
         return values(machine, rank, &tools.nop, node.geometry, &[]);
     }
     let (x, y) = (at.input.address(), at.output.address());
-    let (from, to) = if call % 2 == 0 { (x, y) } else { (y, x) };
+    let (from, to) = if call.is_multiple_of(2) { (x, y) } else { (y, x) };
     values(
         machine,
         rank,

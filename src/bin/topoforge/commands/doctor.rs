@@ -9,14 +9,17 @@ use crate::report::Output;
 use crate::report::doctor::{DoctorReport, FindingLine, PairLine};
 use std::process::Command;
 use std::time::Duration;
+use topoforge::comm::scratch_of;
 use topoforge::device::cuda::{CudaExecutor, CudaOptions};
 use topoforge::doctor::link::KernelLink;
 use topoforge::doctor::rounds::{merge, rounds};
 use topoforge::doctor::switches::Switches;
-use topoforge::doctor::system::{State, findings};
+use topoforge::doctor::system::{Finding, State, findings};
 use topoforge::doctor::{PairReport, cache, child, judge};
+use topoforge::matching::match_families;
+use topoforge::planner::matching::Options;
 use topoforge::probe::{LiveTopology, probe};
-use topoforge::registry::Registry;
+use topoforge::registry::{Registry, Variant};
 
 /// Rounds of patterns over each way; four sizes, each met four times.
 const ROUNDS: u32 = 16;
@@ -29,6 +32,7 @@ pub fn run(args: &DoctorArgs, output: &mut Output) -> Result<Outcome, Failure> {
     }
     let live = probe();
     let mut found = findings(&live, &registry);
+    found.extend(live.as_ref().ok().and_then(|live| scratch(live, &registry)));
     let (pairs, kept) = match &live {
         Ok(live) if registry.has_gpu_code() && !Switches::here().no_peer_access => {
             pairs(live, &registry, args, output)?
@@ -51,6 +55,30 @@ pub fn run(args: &DoctorArgs, output: &mut Output) -> Result<Outcome, Failure> {
         (None, 0) => Outcome::Done,
         (Some(topic), 0) => Outcome::Failed(format!("{topic}: see the findings")),
         (_, n) => Outcome::Failed(format!("{n} of {} peer edges failed and are not used", pairs.len())),
+    })
+}
+
+/// What serving may take of each GPU's memory.
+fn scratch(live: &LiveTopology, registry: &Registry) -> Option<Finding> {
+    const MIB: u64 = 1 << 20;
+    let matches = match_families(registry, &live.topology, &Options::default());
+    let family = matches.first().filter(|m| m.is_feasible())?.family;
+    let of = |v: &'static Variant| {
+        let largest = v.classes.iter().copied().max().unwrap_or(0).min(MIB);
+        scratch_of(v, 512, largest)
+    };
+    let largest = family.variants.iter().map(of).max()?;
+    let limit = topoforge::comm::Options::default().scratch_limit;
+    Some(Finding {
+        topic: "scratch",
+        state: State::Good,
+        text: format!(
+            "family {}: the largest variant takes {} KiB of each GPU for payloads up to 1 MiB; all routes together keep \
+             within {} MiB unless scratch_limit says otherwise, `explain` of a communicator says what they take",
+            family.name,
+            largest.div_ceil(1024),
+            limit / MIB
+        ),
     })
 }
 

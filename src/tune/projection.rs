@@ -107,7 +107,8 @@ impl FromStr for StepTime {
             1
         };
         let read = |part: &str, column: usize| {
-            let plain = part.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+            let digits = part.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+            let plain = digits && !part.starts_with('.') && !part.ends_with('.');
             let value = part.parse::<f64>().ok().filter(|v| plain && *v > 0.0 && *v <= 1e6);
             value.ok_or_else(|| StepError {
                 column,

@@ -1,7 +1,7 @@
 //! What every AlltoAllv plan must keep, whatever the demand: exact bytes, capacity, order, determinism, an end.
 
 use topoforge_planner::alltoallv::{
-    Chunk, Demand, Effort, Fabric, Kind, Mode, Nics, Plan, Planner, Strategy, TreeSpec, sequence,
+    Catalogue, Chunk, Demand, Effort, Fabric, Kind, Mode, Nics, Plan, Planner, Strategy, TreeSpec, sequence,
 };
 
 fn planner(spec: &TreeSpec) -> Planner {
@@ -343,5 +343,38 @@ fn the_rotation_is_the_one_that_needs_no_demand() {
             .map(|step| step.iter().map(|l| (l.from, l.to, l.class)).collect())
             .collect();
         assert_eq!(ours, theirs, "{machine}");
+    }
+}
+
+#[test]
+fn every_activation_lies_in_a_family_of_the_catalogue() {
+    for spec in [
+        TreeSpec::pcie_2x2(),
+        TreeSpec::pcie_2x4(),
+        TreeSpec::pcie_2x2x2(),
+        TreeSpec::pcie_2x2().cluster(3),
+    ] {
+        let fabric = Fabric::new(&spec).expect("a machine");
+        let catalogue = Catalogue::build(&fabric, false, Vec::new()).expect("a catalogue");
+        let mut planner = Planner::new(&fabric);
+        for number in 0..6 {
+            let demand = Demand::skewed(number, planner.ranks(), 30_000_000).expect("a demand");
+            for strategy in [Strategy::Peel, Strategy::Pack] {
+                let plan = planner.plan_by(&demand, strategy).expect("ranks agree");
+                for (k, chunks) in plan.activations().enumerate() {
+                    let lane = |chunk: &Chunk| sequence::Lane {
+                        from: chunk.from.into(),
+                        to: chunk.to.into(),
+                        class: chunk.path as u8,
+                    };
+                    let lanes: Vec<_> = chunks.iter().map(lane).collect();
+                    assert_eq!(
+                        catalogue.admits(&fabric, &lanes),
+                        Ok(()),
+                        "demand {number}, {strategy}, activation {k}"
+                    );
+                }
+            }
+        }
     }
 }

@@ -260,6 +260,11 @@ impl Planner {
         &self.plan
     }
 
+    /// Whether the plan made last is of channels: of lanes that can all be under way at once.
+    pub fn is_of_rounds(&self) -> bool {
+        self.rounds
+    }
+
     /// How the plan made last was made, and what it is predicted to take.
     pub fn predict(&mut self) -> Prediction {
         let hand_off_ns = self.hand_off();

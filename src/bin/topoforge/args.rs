@@ -4,7 +4,9 @@
 
 mod alltoallv;
 
-pub use alltoallv::{AlltoallvCommand, CatalogueArgs};
+pub use alltoallv::{
+    AlltoallvCommand, AlltoallvPlanArgs, AlltoallvSimulateArgs, CatalogueArgs, DemandArgs, StrategyArg,
+};
 
 use crate::commands::groups::Kind as GroupKind;
 use crate::device::{Choice, Virtual};

@@ -2,13 +2,19 @@
 //!
 //! Start at [`AlltoallvCommand`].
 
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
+use std::path::PathBuf;
+use topoforge::tune::payloads::parse_size;
 
 /// One verb each.
 #[derive(Debug, Subcommand)]
 pub enum AlltoallvCommand {
     /// Show what a node can carry at once: families of lanes, how they were found, and what they take up
     Catalogue(CatalogueArgs),
+    /// Plan one exchange: activations, predicted time, the lower bound, and how long planning took
+    Plan(AlltoallvPlanArgs),
+    /// Predict our plan and what others would do, under three laws of what happens when lanes meet
+    Simulate(AlltoallvSimulateArgs),
 }
 
 /// `topoforge alltoallv catalogue`
@@ -17,4 +23,67 @@ pub struct CatalogueArgs {
     /// A compiled family's name, or a descriptor file; either states `alltoallv: Machine(..)`
     #[arg(value_name = "FAMILY|FILE.ron")]
     pub target: String,
+}
+
+/// What is to be exchanged on which machine.
+#[derive(Debug, clap::Args)]
+pub struct DemandArgs {
+    /// A compiled family's name, or a descriptor file; either states `alltoallv: Machine(..)`
+    #[arg(value_name = "FAMILY|FILE.ron")]
+    pub target: String,
+    /// Nodes of the machine [default: as its descriptor says, 1 for any number]
+    #[arg(long, value_name = "N")]
+    pub nodes: Option<u32>,
+    /// uniform, zipf:0.6, hot:0.6, random, sparse:0.4, or a file: a line for each rank, bytes for each rank in it
+    #[arg(long, value_name = "KIND|FILE", default_value = "uniform")]
+    pub demand: String,
+    /// Bytes that a rank sends, on average; a file says it itself
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
+    pub bytes: u64,
+    /// Seed of the demand
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// `topoforge alltoallv plan`
+#[derive(Debug, clap::Args)]
+pub struct AlltoallvPlanArgs {
+    #[command(flatten)]
+    pub exchange: DemandArgs,
+    /// Plan in this way, however good it is [default: what is predicted to be fastest]
+    #[arg(long, value_enum)]
+    pub strategy: Option<StrategyArg>,
+}
+
+/// `topoforge alltoallv simulate`
+#[derive(Debug, clap::Args)]
+pub struct AlltoallvSimulateArgs {
+    #[command(flatten)]
+    pub exchange: DemandArgs,
+    /// What is left of a rate where two or more lanes meet, under the lossy law
+    #[arg(long, value_name = "PART", default_value_t = 0.85, value_parser = part)]
+    pub eta: f64,
+    /// Draw the load of links over time
+    #[arg(long, value_name = "FILE.svg")]
+    pub svg: Option<PathBuf>,
+}
+
+/// Ways to plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StrategyArg {
+    /// Activation by activation, by what relieves the most loaded links.
+    Peel,
+    /// All lanes into rounds, longest first.
+    Pack,
+    /// A fixed order of peers.
+    Rotation,
+    /// Everything at once.
+    Fluid,
+}
+
+fn part(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(part) if (0.01..=1.0).contains(&part) => Ok(part),
+        _ => Err(format!("`{text}` is no part of a rate: write a number from 0.01 to 1")),
+    }
 }

@@ -3,17 +3,23 @@
 //! One module a verb. Start at [`run`].
 
 mod catalogue;
+mod plan;
+mod simulate;
 
 use super::plan::target;
-use crate::args::AlltoallvCommand;
+use crate::args::{AlltoallvCommand, DemandArgs};
 use crate::failure::{Failure, Outcome};
+use crate::names;
 use crate::report::Output;
-use topoforge::planner::alltoallv::Machine;
+use std::path::Path;
+use topoforge::planner::alltoallv::{Demand, Fabric, Kind, Machine};
 
 /// `topoforge alltoallv`
 pub fn run(command: &AlltoallvCommand, output: &mut Output) -> Result<Outcome, Failure> {
     match command {
         AlltoallvCommand::Catalogue(args) => catalogue::run(args, output),
+        AlltoallvCommand::Plan(args) => plan::run(args, output),
+        AlltoallvCommand::Simulate(args) => simulate::run(args, output),
     }
 }
 
@@ -27,4 +33,65 @@ fn machine(name: &str) -> Result<(String, Machine), Failure> {
             topology.name
         ))),
     }
+}
+
+/// A machine with what is to be exchanged on it.
+struct Exchange {
+    name: String,
+    fabric: Fabric,
+    demand: Demand,
+    /// The demand in words.
+    shown: String,
+}
+
+/// Longest file of a demand: 4,096 ranks with 15 digits for each pair.
+const MOST_BYTES: u64 = 4096 * 4096 * 16;
+
+/// What arguments ask for.
+fn exchange(args: &DemandArgs) -> Result<Exchange, Failure> {
+    let (name, machine) = machine(&args.target)?;
+    let fabric = machine
+        .fabric(args.nodes)
+        .map_err(|e| Failure::usage(format!("{name}: {e}")))?;
+    let path = Path::new(&args.demand);
+    let kind = Kind::parse(&args.demand);
+    let (demand, shown) = match kind {
+        Ok(kind) => {
+            let demand = Demand::make(kind, fabric.ranks(), args.bytes, args.seed);
+            let demand = demand.map_err(|e| Failure::usage(format!("--bytes {}: {e}", args.bytes)))?;
+            (
+                demand,
+                format!("{kind} of {} bytes a rank, seed {}", args.bytes, args.seed),
+            )
+        }
+        Err(why) if !path.exists() => return Err(Failure::usage(format!("--demand {why}"))),
+        Err(_) => (read(path)?, args.demand.clone()),
+    };
+    if demand.ranks() != fabric.ranks() {
+        return Err(Failure::usage(format!(
+            "{}: the demand is for {} ranks, {name} has {}: give a line and an entry for each rank, or other --nodes",
+            args.demand,
+            demand.ranks(),
+            fabric.ranks()
+        )));
+    }
+    Ok(Exchange {
+        name,
+        fabric,
+        demand,
+        shown,
+    })
+}
+
+/// A demand's file.
+fn read(path: &Path) -> Result<Demand, Failure> {
+    let file = path.display();
+    let bytes = names::length(path)?;
+    if bytes > MOST_BYTES {
+        return Err(Failure::usage(format!(
+            "{file} has {bytes} bytes: expected a demand of at most {MOST_BYTES}"
+        )));
+    }
+    let text = std::fs::read_to_string(path).map_err(|e| Failure::usage(format!("cannot read {file}: {e}")))?;
+    Demand::parse(&text).map_err(|e| Failure::usage(format!("{file}: {e}")))
 }

@@ -1,0 +1,145 @@
+//! `topoforge alltoallv plan` and `simulate`: figures that scripts rely on, and words for what cannot be.
+
+mod cli_support;
+
+use cli_support::{file, run};
+
+/// Four ranks: small enough to simulate everything at once.
+const SMALL: &str = "Topology(name: \"small\", ranks: 4, links: [],
+    alltoallv: Machine(nodes: Any, sockets: [[Switch(gpus: 2, nics: 1), Switch(gpus: 2, nics: 1)]],
+        gb_per_s: (same_switch: 56, same_socket: 52, cross_socket: 40, nic: 48)))";
+
+/// A file of this test's own, by its name on the command line.
+fn path(name: &str, text: &str) -> String {
+    file(&format!("alltoallv-plans-{name}"), text).display().to_string()
+}
+
+#[test]
+fn a_plan_says_what_scripts_need_and_every_run_has_its_hash() {
+    let line = |demand: &'static str| {
+        [
+            "alltoallv",
+            "plan",
+            "pcie-8",
+            "--demand",
+            demand,
+            "--bytes",
+            "64MiB",
+            "--seed",
+            "3",
+            "--json",
+        ]
+    };
+    let mut hashes = Vec::new();
+    for demand in ["zipf:0.6", "uniform", "hot", "sparse:0.4", "random"] {
+        let ran = run(&line(demand));
+        assert_eq!(ran.code, 0, "{demand}: {}", ran.stderr);
+        let found = ran.document();
+        let number = |key: &str| {
+            found[key]
+                .as_f64()
+                .unwrap_or_else(|| panic!("{demand}: {key} in {found}"))
+        };
+        assert!(number("activations") >= number("fewest_activations"), "{demand}");
+        assert!(number("predicted_us") >= number("lower_bound_us"), "{demand}");
+        assert!(number("predicted_us") <= number("barrier_us"), "{demand}");
+        let gap = number("predicted_us") / number("lower_bound_us") - 1.0;
+        assert!((number("gap") - gap).abs() < 1e-9 && gap < 0.2, "{demand}: {gap}");
+        assert!(number("planning_us") > 0.0, "{demand}");
+        let hash = found["plan_hash"].as_str().expect("a hash").to_owned();
+        assert!(
+            hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()),
+            "{hash}"
+        );
+        assert_eq!(run(&line(demand)).document()["plan_hash"], hash.as_str(), "{demand}");
+        assert!(!hashes.contains(&hash), "{demand}");
+        hashes.push(hash);
+    }
+}
+
+#[test]
+fn a_demand_from_a_file_is_planned_and_a_bad_one_is_refused_at_its_place() {
+    let machine = path("small.ron", SMALL);
+    let good = path("good.txt", "0 5 6 7\n8 0 9 1000000\n1 2 0 3 # a comment\n0 0 0 0\n");
+    let ran = run(&["alltoallv", "plan", &machine, "--demand", &good]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(
+        ran.stdout.contains("1,000,041 bytes in all") && ran.stdout.contains("from>to/path"),
+        "{}",
+        ran.stdout
+    );
+    for (name, text, said) in [
+        (
+            "words.txt",
+            "0 1 2 3\n0 0 x 0\n0 0 0 0\n0 0 0 0\n",
+            "line 2, entry 3: `x`: expected a whole number of bytes",
+        ),
+        ("short.txt", "0 1\n1 0\n", "the demand is for 2 ranks, small has 4"),
+        ("square.txt", "0 1\n", "1 lines of 2 entries"),
+    ] {
+        let bad = path(name, text);
+        let ran = run(&["alltoallv", "plan", &machine, "--demand", &bad]);
+        assert_eq!(ran.code, 2, "{name}: {}", ran.stdout);
+        assert!(ran.stderr.contains(said), "{name}: {}", ran.stderr);
+    }
+    let ran = run(&["alltoallv", "plan", &machine, "--demand", "zipf:x"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("expected a number from 0 to 4"), "{}", ran.stderr);
+    let ran = run(&["alltoallv", "plan", &machine, "--nodes", "5000"]);
+    assert_eq!(ran.code, 2, "{}", ran.stdout);
+    let ran = run(&["alltoallv", "plan", "nvlink-pair"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("states no machine for AlltoAllv"), "{}", ran.stderr);
+}
+
+#[test]
+fn simulate_compares_all_strategies_under_three_laws_and_draws_the_load() {
+    let machine = path("simulated.ron", SMALL);
+    let picture = path("load.svg", "");
+    let line = [
+        "alltoallv",
+        "simulate",
+        &machine,
+        "--nodes",
+        "2",
+        "--demand",
+        "zipf:0.6",
+        "--bytes",
+        "16MiB",
+        "--svg",
+        &picture,
+    ];
+    let ran = run(&line);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    for name in [
+        "topoforge (peel)",
+        "topoforge, rotation",
+        "fixed peers, fastest path",
+        "fixed peers, adaptive path",
+        "all at once",
+        "rail and forward, staged",
+        "balance and redistribute, overlapped",
+    ] {
+        assert!(ran.stdout.contains(name), "{name}: {}", ran.stdout);
+    }
+    let drawn = std::fs::read_to_string(&picture).expect("the picture is there");
+    assert!(
+        drawn.starts_with("<svg") && drawn.contains("node 1 NIC 0 out"),
+        "{}",
+        &drawn[..200]
+    );
+    let json: Vec<&str> = line[..9].iter().copied().chain(["--json"]).collect();
+    let found = run(&json).document();
+    let strategies = found["strategies"].as_array().expect("a list");
+    assert!(strategies.len() >= 10, "{found}");
+    for strategy in strategies {
+        let (fluid, lossy) = (strategy["fluid_us"].as_f64(), strategy["lossy_us"].as_f64());
+        assert!(
+            fluid.is_some_and(|f| f > 0.0) && lossy >= fluid.map(|f| f * 0.999),
+            "{strategy}"
+        );
+    }
+    let ran = run(&["alltoallv", "simulate", &machine, "--eta", "2"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("a number from 0.01 to 1"), "{}", ran.stderr);
+}

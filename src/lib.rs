@@ -26,7 +26,9 @@
 //! # Where to start
 //!
 //! - Serve all-reduces: [`comm::Communicator::from_streams`], one CUDA stream a rank; `examples/serve.rs` is a whole
-//!   program. A process a rank: [`comm::Communicator::from_rank`].
+//!   program.
+//! - Serve with a process a rank: [`comm::Communicator::from_rank`] by an id, [`comm::Communicator::from_bootstrap`] by
+//!   torchrun's environment or the caller's own all-gather ([`comm::bootstrap`]).
 //! - Change a program over from `cudarc::nccl`: [`nccl`], one `use` line.
 //! - Build your own descriptors: [`families!`], [`registry::Registry::with`], and `topoforge_codegen::Forge` in a
 //!   `build.rs`.
@@ -80,7 +82,7 @@
 //!
 //! # Limits of this version
 //!
-//! One process, all-reduce with sum, elements of f16, bf16 and f32, NVIDIA GPUs.
+//! One machine, all-reduce with sum, elements of f16, bf16 and f32, NVIDIA GPUs.
 
 #![deny(unsafe_code)]
 

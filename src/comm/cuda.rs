@@ -7,6 +7,7 @@ use super::dispatch::{Call, Decision, Dispatch, Why};
 use super::order::{Capture, Order, Streams};
 use super::shapes::Shapes;
 use crate::device::cuda::ServedKernel;
+use crate::device::verdict::{gone, together};
 use crate::device::{DeviceError, Geometry};
 use crate::driver::DriverError;
 use crate::driver::context::Context;
@@ -14,6 +15,7 @@ use crate::driver::memory::DeviceBuffer;
 use crate::driver::nccl;
 use crate::driver::nccl_rank::NcclRank;
 use crate::driver::user_stream::{OrderEvents, copy};
+use crate::process::Seen;
 use crate::tune::CallShape;
 use cudarc::driver::CudaStream;
 use cudarc::driver::sys::CUstream;
@@ -39,6 +41,8 @@ pub(super) struct Parts {
     pub dead: Arc<AtomicBool>,
     /// Count every call by its shape.
     pub traced: bool,
+    /// What is known of the other ranks' processes, where they are not all this one.
+    pub seen: Option<Arc<Seen>>,
     /// Owns scratch and modules; dropped with the rank.
     pub keep: Box<dyn Any + Send>,
 }
@@ -56,6 +60,7 @@ pub(super) struct CudaPart {
     nccl: Result<Arc<NcclRank>, Arc<str>>,
     dead: Arc<AtomicBool>,
     shapes: Option<Shapes>,
+    seen: Option<Arc<Seen>>,
     _keep: Box<dyn Any + Send>,
 }
 
@@ -93,6 +98,7 @@ impl CudaPart {
             nccl: parts.nccl,
             dead: parts.dead,
             shapes: parts.traced.then(Shapes::new),
+            seen: parts.seen,
             _keep: parts.keep,
             context,
         })
@@ -153,6 +159,9 @@ impl CudaPart {
             self.check()?;
             return Err(DeviceError::Poisoned.into());
         }
+        if let Some(seen) = &self.seen {
+            together(seen)?;
+        }
         self.order.enter(self, stream.expose_provenance())
     }
 
@@ -182,6 +191,9 @@ impl CudaPart {
 
     /// What kernels have reported so far, on any rank and route: host memory, a load a rank and route.
     pub fn check(&self) -> Result<(), CommError> {
+        if let Some(seen) = &self.seen {
+            gone(seen)?;
+        }
         for serving in self.ranges.iter().flatten() {
             if let Err(e) = serving.borrow().kernel.verdict() {
                 self.dead.store(true, Ordering::Relaxed);

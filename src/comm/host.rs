@@ -72,16 +72,17 @@ impl Drop for HostPart {
     }
 }
 
-const GEOMETRY: Geometry = Geometry::new(2, 32);
+pub(super) const GEOMETRY: Geometry = Geometry::new(2, 32);
 
 /// Ranges for a family, one a size class of each element type, each the first variant of its shortlist that is proven
 /// here; with one expression for all sizes, the first group of variants in which every class has a proven one.
-fn choose(
-    exec: &mut HostExecutor,
+pub(super) fn choose(
+    exec: &mut dyn Executor,
     family: &'static Family,
     options: &Options,
+    plan: &QualifyPlan,
 ) -> Result<Vec<(Range, &'static Variant)>, CommError> {
-    let mut proofs = Proofs::default();
+    let mut proofs = Proofs::new(plan);
     let mut chosen: Vec<(Range, &'static Variant)> = Vec::new();
     for element in Element::ALL {
         let fits = |v: &&'static Variant| {
@@ -111,8 +112,8 @@ fn choose(
 
 /// One range a class, where a variant of its shortlist is proven, or with one expression any.
 fn pick(
-    exec: &mut HostExecutor,
-    proofs: &mut Proofs,
+    exec: &mut dyn Executor,
+    proofs: &mut Proofs<'_>,
     variants: &[&'static Variant],
     bounds: &[u64],
     expression: Option<&str>,
@@ -143,14 +144,19 @@ fn pick(
 }
 
 /// What has been proven so far: a variant may be on many shortlists.
-#[derive(Default)]
-struct Proofs {
+struct Proofs<'a> {
+    plan: &'a QualifyPlan,
     known: BTreeMap<&'static str, Result<usize, String>>,
 }
 
-impl Proofs {
-    fn words(&mut self, exec: &mut HostExecutor, variant: &'static Variant) -> Option<usize> {
-        let prove = || match qualify(exec, variant, &QualifyPlan::quick()) {
+impl<'a> Proofs<'a> {
+    const fn new(plan: &'a QualifyPlan) -> Self {
+        let known = BTreeMap::new();
+        Self { plan, known }
+    }
+
+    fn words(&mut self, exec: &mut dyn Executor, variant: &'static Variant) -> Option<usize> {
+        let prove = || match qualify(exec, variant, self.plan) {
             Ok(proof) => Ok(proof.words as usize),
             Err(refusal) => Err(refusal.to_string()),
         };
@@ -179,7 +185,7 @@ pub(super) fn start(
     let spawned = thread::Builder::new().name("topoforge-host".into()).spawn(move || {
         // Made here: fibers stay on the thread that made them.
         let mut exec = HostExecutor::new(ranks, HostOptions::default());
-        let served = choose(&mut exec, family, &options).and_then(|chosen| {
+        let served = choose(&mut exec, family, &options, &QualifyPlan::quick()).and_then(|chosen| {
             let prepared = chosen
                 .iter()
                 .map(|(range, variant)| {

@@ -9,6 +9,8 @@
 mod desk;
 #[cfg(feature = "host-executor")]
 mod host;
+#[cfg(feature = "host-executor")]
+mod process_host;
 
 mod collectives;
 mod cuda;
@@ -52,6 +54,8 @@ enum Part {
     Cuda(Box<cuda::CudaPart>),
     #[cfg(feature = "host-executor")]
     Host(host::HostPart),
+    #[cfg(feature = "host-executor")]
+    Process(Box<process_host::ProcessPart>),
 }
 
 /// One rank's handle. `Send`, not `Sync`: a rank calls from one thread at a time, in the same order as all others.
@@ -117,6 +121,19 @@ impl Communicator {
         setup::host(family, options)
     }
 
+    /// Joins this process with others, a rank each, on the processor: exact bits, no GPU, no meaningful times.
+    ///
+    /// # Errors
+    /// As [`Communicator::from_bootstrap`] and [`Communicator::on_host`].
+    #[cfg(feature = "host-executor")]
+    pub fn on_host_from_bootstrap(
+        family: &str,
+        bootstrap: &mut dyn Bootstrap,
+        options: &Options,
+    ) -> Result<Self, CommError> {
+        process_host::join(family, bootstrap, options)
+    }
+
     /// This rank, `0..world_size`.
     pub const fn rank(&self) -> usize {
         self.rank
@@ -147,6 +164,8 @@ impl Communicator {
             Part::Cuda(part) => part.check(),
             #[cfg(feature = "host-executor")]
             Part::Host(_) => Ok(()),
+            #[cfg(feature = "host-executor")]
+            Part::Process(part) => part.check(),
         }
     }
 
@@ -155,7 +174,7 @@ impl Communicator {
         match &self.part {
             Part::Cuda(part) => Some(part.stream()),
             #[cfg(feature = "host-executor")]
-            Part::Host(_) => None,
+            Part::Host(_) | Part::Process(_) => None,
         }
     }
 
@@ -166,6 +185,8 @@ impl Communicator {
             Part::Cuda(part) => part.shapes(),
             #[cfg(feature = "host-executor")]
             Part::Host(part) => part.shapes(),
+            #[cfg(feature = "host-executor")]
+            Part::Process(_) => None,
         };
         shapes.map(shapes::Shapes::trace).unwrap_or_default()
     }
@@ -197,19 +218,20 @@ impl Communicator {
     /// The size has no route, ranks do not call alike, or one stays away past the deadline: it is named.
     #[cfg(feature = "host-executor")]
     pub fn all_reduce_slice<T: Scalar>(&self, buffer: &mut [T]) -> Result<(), CommError> {
-        let Part::Host(part) = &self.part else {
-            return Err(CommError::Misuse {
+        match &self.part {
+            Part::Host(part) => part.all_reduce(&self.dispatch, self.rank, buffer),
+            Part::Process(part) => part.all_reduce(&self.dispatch, buffer),
+            Part::Cuda(_) => Err(CommError::Misuse {
                 reason: "this communicator serves GPU memory: use all_reduce".into(),
-            });
-        };
-        part.all_reduce(&self.dispatch, self.rank, buffer)
+            }),
+        }
     }
 
     fn cuda(&self) -> Result<&cuda::CudaPart, CommError> {
         match &self.part {
             Part::Cuda(part) => Ok(part),
             #[cfg(feature = "host-executor")]
-            Part::Host(_) => Err(CommError::Misuse {
+            Part::Host(_) | Part::Process(_) => Err(CommError::Misuse {
                 reason: "this communicator serves host memory: use all_reduce_slice".into(),
             }),
         }

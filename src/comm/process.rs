@@ -23,6 +23,9 @@ use cudarc::driver::CudaStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// A rank may take so many deadlines of its kernels before it can say what happened.
+pub(super) const PATIENT: u32 = 4;
+
 /// Joins this process's rank with the others.
 pub(super) fn cuda(
     stream: &Arc<CudaStream>,
@@ -30,8 +33,7 @@ pub(super) fn cuda(
     options: &Options,
 ) -> Result<Communicator, CommError> {
     let mut mesh = Mesh::join(bootstrap, options.patience)?;
-    // A rank may take as long as its kernels may wait before it can say what happened.
-    mesh.set_patience(options.patience + 4 * options.deadline + Duration::from_secs(30));
+    mesh.set_patience(options.patience + PATIENT * options.deadline + Duration::from_secs(30));
     let rank = mesh.rank();
     let outcome = compare(&mut mesh, options).and_then(|table| {
         let ordinal = stream.context().ordinal();

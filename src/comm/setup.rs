@@ -96,6 +96,13 @@ pub(super) fn serve(
     };
     let dead = Arc::new(AtomicBool::new(false));
     let placement: Arc<[usize]> = site.placement.clone().into();
+    let seen = site.executor.seen();
+    // NCCL's kernels wait for ever for a rank whose process is gone.
+    let aborts = nccl.as_ref().ok().and_then(|nccl| {
+        let nccl = nccl.clone();
+        site.executor.on_loss(move || nccl.abort())
+    });
+    let aborts = Arc::new(aborts);
     let executor = Arc::new(Mutex::new(site.executor));
     let mut communicators = Vec::new();
     for (here, (rank, stream)) in streams.iter().enumerate() {
@@ -128,7 +135,8 @@ pub(super) fn serve(
                 .and_then(|all| all.rank(here).cloned().ok_or("no such rank".into())),
             dead: dead.clone(),
             traced: options.trace.is_some(),
-            keep: Box::new(executor.clone()),
+            seen: seen.clone(),
+            keep: Box::new((executor.clone(), aborts.clone())),
         };
         communicators.push(Communicator {
             rank,

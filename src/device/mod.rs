@@ -11,6 +11,7 @@ pub mod floor;
 #[cfg(feature = "host-executor")]
 pub mod host;
 pub mod soak;
+pub(crate) mod verdict;
 
 use crate::registry::{Element, Partials, Variant};
 use std::fmt;

@@ -8,14 +8,32 @@ use super::{DriverError, call};
 use crate::device::DeviceError;
 use cudarc::driver::sys::CUstream;
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// One rank's communicator.
 pub struct NcclRank {
     nccl: &'static Nccl,
     comm: Comm,
     aborted: AtomicBool,
+    /// Calls that a thread is inside of.
+    busy: AtomicUsize,
 }
+
+/// A communicator that is not aborted while this lives.
+struct InCall<'a> {
+    handle: Comm,
+    busy: &'a AtomicUsize,
+}
+
+impl Drop for InCall<'_> {
+    fn drop(&mut self) {
+        self.busy.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// How long an abort waits for a call that another thread is inside of.
+const CALL: Duration = Duration::from_secs(2);
 
 // SAFETY: NCCL allows another thread each time.
 unsafe impl Send for NcclRank {}
@@ -29,6 +47,7 @@ impl NcclRank {
             nccl,
             comm,
             aborted: AtomicBool::new(false),
+            busy: AtomicUsize::new(0),
         }
     }
 
@@ -56,23 +75,31 @@ impl NcclRank {
         Ok(Self::owning(nccl, comm))
     }
 
-    /// Ends everything under way on this rank and frees it, for when a peer is gone. Every later call is refused.
+    /// Ends everything under way on this rank and frees it, for when a peer is gone; from any thread. Every later call is
+    /// refused.
     pub fn abort(&self) {
-        if !self.aborted.swap(true, Ordering::Relaxed) {
+        if !self.aborted.swap(true, Ordering::SeqCst) {
+            let since = Instant::now();
+            while self.busy.load(Ordering::SeqCst) != 0 && since.elapsed() < CALL {
+                std::thread::sleep(Duration::from_micros(100));
+            }
             let nccl = self.nccl;
             let _ = call!(nccl.abort(self.comm));
         }
     }
 
     /// NCCL's null handle is refused by NCCL itself, an aborted one would not be.
-    fn comm(&self) -> Result<Comm, DriverError> {
-        if self.aborted.load(Ordering::Relaxed) {
+    fn comm(&self) -> Result<InCall<'_>, DriverError> {
+        self.busy.fetch_add(1, Ordering::SeqCst);
+        let (handle, busy) = (self.comm, &self.busy);
+        let call = InCall { handle, busy };
+        if self.aborted.load(Ordering::SeqCst) {
             return Err(DriverError {
                 call: "ncclCommAbort",
                 code: 5,
             });
         }
-        Ok(self.comm)
+        Ok(call)
     }
 
     pub(crate) fn all_reduce(
@@ -84,7 +111,15 @@ impl NcclRank {
         stream: CUstream,
     ) -> Result<(), DriverError> {
         let (nccl, comm, kind) = (self.nccl, self.comm()?, kind as c_int);
-        call!(nccl.all_reduce(source(send), target(receive), count, kind, op, comm, stream.cast()))
+        call!(nccl.all_reduce(
+            source(send),
+            target(receive),
+            count,
+            kind,
+            op,
+            comm.handle,
+            stream.cast()
+        ))
     }
 
     pub(crate) fn reduce(
@@ -104,7 +139,7 @@ impl NcclRank {
             kind,
             op,
             root,
-            comm,
+            comm.handle,
             stream.cast()
         ))
     }
@@ -118,7 +153,15 @@ impl NcclRank {
         stream: CUstream,
     ) -> Result<(), DriverError> {
         let (nccl, comm, kind) = (self.nccl, self.comm()?, kind as c_int);
-        call!(nccl.broadcast(source(send), target(receive), count, kind, root, comm, stream.cast()))
+        call!(nccl.broadcast(
+            source(send),
+            target(receive),
+            count,
+            kind,
+            root,
+            comm.handle,
+            stream.cast()
+        ))
     }
 
     /// `count` elements of each rank.
@@ -130,7 +173,7 @@ impl NcclRank {
         stream: CUstream,
     ) -> Result<(), DriverError> {
         let (nccl, comm, kind) = (self.nccl, self.comm()?, kind as c_int);
-        call!(nccl.all_gather(source(send), target(receive), count, kind, comm, stream.cast()))
+        call!(nccl.all_gather(source(send), target(receive), count, kind, comm.handle, stream.cast()))
     }
 
     /// `count` elements for each rank.
@@ -143,7 +186,15 @@ impl NcclRank {
         stream: CUstream,
     ) -> Result<(), DriverError> {
         let (nccl, comm, kind) = (self.nccl, self.comm()?, kind as c_int);
-        call!(nccl.reduce_scatter(source(send), target(receive), count, kind, op, comm, stream.cast()))
+        call!(nccl.reduce_scatter(
+            source(send),
+            target(receive),
+            count,
+            kind,
+            op,
+            comm.handle,
+            stream.cast()
+        ))
     }
 
     pub(crate) fn send(
@@ -155,7 +206,7 @@ impl NcclRank {
         stream: CUstream,
     ) -> Result<(), DriverError> {
         let (nccl, comm, kind) = (self.nccl, self.comm()?, kind as c_int);
-        call!(nccl.send(source(from), count, kind, peer, comm, stream.cast()))
+        call!(nccl.send(source(from), count, kind, peer, comm.handle, stream.cast()))
     }
 
     pub(crate) fn recv(
@@ -167,7 +218,7 @@ impl NcclRank {
         stream: CUstream,
     ) -> Result<(), DriverError> {
         let (nccl, comm, kind) = (self.nccl, self.comm()?, kind as c_int);
-        call!(nccl.recv(target(to), count, kind, peer, comm, stream.cast()))
+        call!(nccl.recv(target(to), count, kind, peer, comm.handle, stream.cast()))
     }
 }
 

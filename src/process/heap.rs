@@ -68,6 +68,15 @@ impl Block {
     }
 }
 
+/// In the place of a part that was unmapped.
+struct Gone;
+
+impl Mapped for Gone {
+    fn address(&self) -> u64 {
+        0
+    }
+}
+
 struct Segment {
     bytes: u64,
     ranks: Vec<Box<dyn Mapped>>,
@@ -109,6 +118,17 @@ impl Heap {
     pub fn outlives_makers(&self) -> bool {
         let mut parts = self.segments.iter().flatten().flat_map(|s| &s.ranks);
         parts.all(|p| p.outlives_its_maker())
+    }
+
+    /// Unmaps what other ranks made; blocks of theirs have no address any more.
+    pub fn let_go_of_others(&mut self, own: usize) {
+        for segment in self.segments.iter_mut().flatten() {
+            for (rank, part) in segment.ranks.iter_mut().enumerate() {
+                if rank != own {
+                    *part = Box::new(Gone);
+                }
+            }
+        }
     }
 
     /// A block of at least `bytes` on every rank, uninitialised. A step: every rank asks alike.

@@ -655,7 +655,7 @@ mod tests {
         // Of tests that run beside this one.
         let slack = 200;
         let before = open();
-        for _ in 0..300 {
+        for _ in 0..1000 {
             ranks("leak", 2, SOON, |mut mesh| mesh.all_gather(&[]).is_ok());
         }
         let (before, after) = (before + slack, open());

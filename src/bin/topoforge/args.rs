@@ -386,6 +386,9 @@ pub enum SoakLaunch {
 /// `topoforge rank`
 #[derive(Debug, clap::Args)]
 pub struct RankArgs {
+    /// Run on the processor instead of a GPU; needs --family. Sums are exact and times mean nothing
+    #[arg(long, requires = "family", conflicts_with_all = ["gpu", "shared_gpus", "share", "routes"])]
+    pub host: bool,
     /// CUDA's number of the GPU [default: the only visible one, else LOCAL_RANK]
     #[arg(long, value_name = "N")]
     pub gpu: Option<usize>,

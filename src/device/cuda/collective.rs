@@ -8,8 +8,9 @@ use super::joint::Joint;
 use super::machine::Machine;
 use super::served::ServedKernel;
 use super::two_stage_pull::TwoStagePull;
-use super::verdict::{self, Reports, STATUS_WORDS};
+use super::verdict::{Reports, STATUS_WORDS};
 use crate::device::abi::{Control, Header, MAX_THREADS, PULL_MAX_BLOCKS, Params, ScratchLayout, ports};
+use crate::device::verdict::gone;
 use crate::device::{DeviceError, Fault, Geometry, Preparation};
 use crate::driver::launch;
 use crate::driver::memory::{DeviceBuffer, MappedHost};
@@ -61,7 +62,7 @@ impl Work {
     pub fn verdict(&self, machine: &Machine) -> Result<(), DeviceError> {
         match self {
             Self::Compiled(compiled) => compiled.reports.verdict(compiled.variant),
-            Self::Nccl(_) => machine.with_joint(|j| verdict::gone(&j.seen)).unwrap_or(Ok(())),
+            Self::Nccl(_) => machine.with_joint(|j| gone(&j.seen)).unwrap_or(Ok(())),
             Self::TwoStagePull(pull) => pull.verdict(),
         }
     }

@@ -14,6 +14,7 @@ use crate::process::link::Steps;
 use crate::process::watch::Kept;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// A rank, as all ranks know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +42,9 @@ pub(super) struct Joint {
     aborts: Aborts,
     _kept: Option<Kept>,
 }
+
+/// How long leaving may wait for the other ranks, where it has to.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 const DEVICE_UNIT: u64 = 2 << 20;
 const HOST_UNIT: u64 = 256 << 10;
@@ -97,6 +101,22 @@ impl Joint {
         Ok((device, host, gate))
     }
 
+    /// Where memory dies with its maker, makers wait until all have let go of theirs, for a moment.
+    fn leave(&mut self) {
+        let own = self.steps.rank();
+        let Some(heap) = self.device.as_mut().filter(|heap| !heap.outlives_makers()) else {
+            return;
+        };
+        heap.let_go_of_others(own);
+        if let Some(mesh) = self.steps.mesh_mut() {
+            mesh.set_patience(FAREWELL);
+        }
+        if self.steps.agree("leaving", Ok(Vec::new())).is_err() {
+            // Kernels of whoever is left are being stopped.
+            std::thread::sleep(FAREWELL / 2);
+        }
+    }
+
     /// Keeps an abort word to be set when a peer is gone.
     pub fn guard(&self, word: u64) {
         self.aborts.lock().unwrap_or_else(|e| e.into_inner()).insert(word);
@@ -112,5 +132,11 @@ impl Joint {
         let ranks = 0..self.steps.world();
         let part = |rank| self.host.host(block, rank).map(|(memory, at)| (memory.clone(), at));
         ranks.filter_map(part).collect()
+    }
+}
+
+impl Drop for Joint {
+    fn drop(&mut self) {
+        self.leave();
     }
 }

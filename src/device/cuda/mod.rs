@@ -31,7 +31,9 @@ use super::{
 use crate::device::edges::Measured;
 use crate::device::floor::{Floor, LaunchCost};
 use crate::device::soak::{Soak, Tally};
+use crate::process::Seen;
 use crate::process::link::Steps;
+use crate::process::watch::Kept;
 use crate::registry::Variant;
 use collective::{Collective, Compiled, Work};
 use comparator::NcclAllReduce;
@@ -131,10 +133,20 @@ impl CudaExecutor {
         self.machine.as_ref().map_or(0, |m| m.first)
     }
 
+    /// What is known of the other ranks' processes; none where all ranks are here.
+    pub(crate) fn seen(&self) -> Option<Arc<Seen>> {
+        self.machine.as_ref()?.with_joint(|j| j.seen.clone())
+    }
+
+    /// Has something done shortly after a rank's process is gone, for as long as what is returned lives.
+    pub(crate) fn on_loss(&self, hook: impl Fn() + Send + Sync + 'static) -> Option<Kept> {
+        let watched = |j: &mut joint::Joint| j.steps.mesh().and_then(|m| m.watch()).map(|w| w.on_loss(hook));
+        self.machine.as_ref()?.with_joint(watched).flatten()
+    }
+
     /// Whether a rank's process is gone.
     pub(crate) fn lost(&self) -> bool {
-        let machine = self.machine.as_ref();
-        machine.is_some_and(|m| m.with_joint(|j| j.seen.lost()).flatten().is_some())
+        self.seen().is_some_and(|seen| seen.lost().is_some())
     }
 
     /// Lets go of what measuring left behind.

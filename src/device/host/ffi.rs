@@ -1,8 +1,10 @@
 //! The border to compiled kernels: mirrors of kernels/arch_host.h, raw memory, and fibers that run C++ on small stacks.
 //!
-//! The only file of the host executor with `unsafe`. It decides nothing: every access of a kernel goes on to
-//! [`Machine`], which says whether the fiber pauses. Start at [`Fiber`]. kernels/arch_host.h holds the other half of
+//! With `plain` below it the only file of the host executor with `unsafe`. It decides nothing: every access of a kernel
+//! goes on to [`Machine`], which says whether the fiber pauses. Start at [`Fiber`]. kernels/arch_host.h holds the other half of
 //! the mirrors: change both together.
+
+pub(super) mod plain;
 
 use super::machine::{Machine, Order};
 use crate::device::abi::Params;

@@ -4,6 +4,8 @@
 //! fence, barrier or wait shows as a wrong result or a timeout, without a GPU. It never uses threads, clocks or unseeded
 //! randomness: equal seeds give equal runs. Its times mean nothing. Start at [`HostExecutor`]; the memory model is in
 //! `memory`, what kernels call in `machine`, who runs next in `schedule`.
+//!
+//! [`PlainExecutor`] is the other kind: one rank a process, real shared memory, real time, and nothing in wild order.
 
 mod chain;
 mod collective;
@@ -13,6 +15,7 @@ mod ffi;
 mod layout;
 mod machine;
 mod memory;
+mod plain;
 mod rng;
 mod schedule;
 #[cfg(test)]
@@ -24,6 +27,7 @@ use super::{
 use crate::device::abi::MAX_THREADS as MAX_BLOCK_THREADS;
 use crate::registry::Variant;
 use collective::Collective;
+pub use plain::PlainExecutor;
 use rng::Rng;
 use schedule::{Pace, Stacks};
 use std::collections::BTreeMap;

@@ -11,7 +11,7 @@ use half::f16;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use topoforge::comm::bootstrap::{LocalSocket, torchrun::Environment};
-use topoforge::comm::{CommError, Communicator, Options, ReduceOp};
+use topoforge::comm::{Bootstrap, CommError, Communicator, Options, ReduceOp};
 use topoforge::driver::context::{Context, Device, stream_without_events};
 use topoforge::tune::Payloads;
 
@@ -23,9 +23,6 @@ const REPLAYS: usize = 5;
 /// `topoforge rank`
 pub fn run(args: &RankArgs, output: &mut Output) -> Result<Outcome, Failure> {
     let here = Environment::read(&args.group, |name| std::env::var(name).ok()).map_err(Failure::usage_of)?;
-    let ordinal = gpu(args, &here)?;
-    let context = Context::new(ordinal).map_err(Failure::work)?;
-    let stream = stream_without_events(ordinal).map_err(Failure::work)?;
     let options = Options {
         family: args.family.clone(),
         partials: args.partials,
@@ -38,34 +35,130 @@ pub fn run(args: &RankArgs, output: &mut Output) -> Result<Outcome, Failure> {
         share: args.share,
         ..Options::default()
     };
+    let mut rank: Box<dyn Runs> = if args.host {
+        host(args)?
+    } else {
+        let ordinal = gpu(args, &here)?;
+        Box::new(OnGpu {
+            context: Context::new(ordinal).map_err(Failure::work)?,
+            stream: stream_without_events(ordinal).map_err(Failure::work)?,
+        })
+    };
     let mut document = RankDocument {
         rank: here.rank,
         world: here.world,
-        gpu: Device::new(ordinal)
-            .map_err(Failure::work)?
-            .pci()
-            .map_err(Failure::work)?,
+        place: rank.place().map_err(Failure::work)?,
         ..RankDocument::default()
     };
     for cycle in 0..args.cycles {
         output.show(&format!("rank {}: group {} of {}", here.rank, cycle + 1, args.cycles));
         let since = Instant::now();
-        let communicator = join(&here, &stream, &options).map_err(Failure::work)?;
+        let mut bootstrap =
+            LocalSocket::join(&here.id, here.rank, here.world, options.patience).map_err(Failure::work)?;
+        let communicator = rank.join(&mut bootstrap, &options).map_err(Failure::work)?;
+        drop(bootstrap);
         let set_up_s = since.elapsed().as_secs_f64();
-        let calls = serve(&communicator, &stream, args.calls).map_err(Failure::work)?;
+        document.calls += rank.serve(&communicator, args.calls).map_err(Failure::work)?;
         document.explain = communicator.explain();
         drop(communicator);
-        let (free, _) = context.memory().map_err(Failure::work)?;
-        document.calls += calls;
         document.cycles.push(Cycle {
             set_up_s,
             total_s: since.elapsed().as_secs_f64(),
-            free_bytes: free,
+            free_bytes: rank.free(),
             descriptors: std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count),
         });
     }
     output.emit(&document)?;
-    Ok(Outcome::Done)
+    Ok(leak(&document.cycles).map_or(Outcome::Done, Outcome::Failed))
+}
+
+/// What the first groups did not need and the last one did not give back.
+fn leak(cycles: &[Cycle]) -> Option<String> {
+    /// Peers may let go a moment later than this rank.
+    const SLACK: u64 = 32 << 20;
+    let (early, last) = (cycles.get(2)?, cycles.last()?);
+    if last.descriptors > early.descriptors {
+        let (from, to, groups) = (early.descriptors, last.descriptors, cycles.len());
+        return Some(format!(
+            "{from} open files after 3 groups, {to} after {groups}: something leaks"
+        ));
+    }
+    let lost = early.free_bytes?.saturating_sub(last.free_bytes?);
+    (lost > SLACK).then(|| format!("{} MiB of the GPU are not given back: something leaks", lost >> 20))
+}
+
+/// Where a rank runs.
+trait Runs {
+    /// In words.
+    fn place(&self) -> Result<String, String>;
+    /// Becomes one of a group.
+    fn join(&self, bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Communicator, CommError>;
+    /// Calls, and checks every sum. How many calls there were.
+    fn serve(&mut self, communicator: &Communicator, calls: usize) -> Result<usize, String>;
+    /// Bytes of device memory that are free.
+    fn free(&self) -> Option<u64>;
+}
+
+struct OnGpu {
+    context: Arc<Context>,
+    stream: Arc<CudaStream>,
+}
+
+impl Runs for OnGpu {
+    fn place(&self) -> Result<String, String> {
+        self.context.device().pci().map_err(|e| e.to_string())
+    }
+
+    fn join(&self, bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Communicator, CommError> {
+        Communicator::from_bootstrap(&self.stream, bootstrap, options)
+    }
+
+    fn serve(&mut self, communicator: &Communicator, calls: usize) -> Result<usize, String> {
+        serve(communicator, &self.stream, calls)
+    }
+
+    fn free(&self) -> Option<u64> {
+        self.context.memory().ok().map(|(free, _)| free)
+    }
+}
+
+#[cfg(feature = "host-executor")]
+fn host(args: &RankArgs) -> Result<Box<dyn Runs>, Failure> {
+    struct OnHost(String);
+    impl Runs for OnHost {
+        fn place(&self) -> Result<String, String> {
+            Ok("the processor".to_owned())
+        }
+
+        fn join(&self, bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Communicator, CommError> {
+            Communicator::on_host_from_bootstrap(&self.0, bootstrap, options)
+        }
+
+        fn serve(&mut self, communicator: &Communicator, calls: usize) -> Result<usize, String> {
+            for call in 0..calls {
+                let mut values = input(communicator.rank(), call, ELEMENTS[call % ELEMENTS.len()]);
+                communicator.all_reduce_slice(&mut values).map_err(|e| e.to_string())?;
+                check(&values, communicator.world_size(), call)?;
+            }
+            Ok(calls)
+        }
+
+        fn free(&self) -> Option<u64> {
+            None
+        }
+    }
+    let family = args
+        .family
+        .clone()
+        .ok_or_else(|| Failure::usage("--host needs --family"))?;
+    Ok(Box::new(OnHost(family)))
+}
+
+#[cfg(not(feature = "host-executor"))]
+fn host(_args: &RankArgs) -> Result<Box<dyn Runs>, Failure> {
+    Err(Failure::usage(
+        "--host: this build has no host executor, see its feature host-executor",
+    ))
 }
 
 fn gpu(args: &RankArgs, here: &Environment) -> Result<usize, Failure> {
@@ -83,21 +176,16 @@ fn gpu(args: &RankArgs, here: &Environment) -> Result<usize, Failure> {
     Ok(ordinal)
 }
 
-fn join(here: &Environment, stream: &Arc<CudaStream>, options: &Options) -> Result<Communicator, CommError> {
-    let mut bootstrap = LocalSocket::join(&here.id, here.rank, here.world, options.patience)?;
-    Communicator::from_bootstrap(stream, &mut bootstrap, options)
-}
-
 fn input(rank: usize, call: usize, elements: usize) -> Vec<f16> {
     // Sixteenths below 64 are exact in f16, in any order of adding.
     let value = |i: usize| ((i * 7 + rank * 13 + call * 5) % 17) as f32 / 16.0;
     (0..elements).map(|i| f16::from_f32(value(i))).collect()
 }
 
-fn check(got: &[f16], world: usize, call: usize, factor: f32) -> Result<(), String> {
+fn check(got: &[f16], world: usize, call: usize) -> Result<(), String> {
     let inputs: Vec<Vec<f16>> = (0..world).map(|r| input(r, call, got.len())).collect();
     for (i, got) in got.iter().enumerate() {
-        let want: f32 = inputs.iter().map(|x| x[i].to_f32()).sum::<f32>() * factor;
+        let want: f32 = inputs.iter().map(|x| x[i].to_f32()).sum();
         if got.to_f32() != want {
             return Err(format!("call {call}: element {i} is {got}, not {want}"));
         }
@@ -129,7 +217,7 @@ fn serve(communicator: &Communicator, stream: &Arc<CudaStream>, calls: usize) ->
         let got = got.map_err(|e| failed(&e))?;
         stream.synchronize().map_err(|e| failed(&e))?;
         communicator.check().map_err(|e| failed(&e))?;
-        check(&got, world, call, 1.0)?;
+        check(&got, world, call)?;
     }
     if calls == 0 {
         return Ok(0);
@@ -151,6 +239,28 @@ fn serve(communicator: &Communicator, stream: &Arc<CudaStream>, calls: usize) ->
     let got = stream.clone_dtoh(&sum).map_err(|e| failed(&e))?;
     stream.synchronize().map_err(|e| failed(&e))?;
     communicator.check().map_err(|e| failed(&e))?;
-    check(&got, world, 0, 1.0)?;
+    check(&got, world, 0)?;
     Ok(calls + REPLAYS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leak_of_memory_or_files_is_seen() {
+        let cycle = |free: u64, descriptors| Cycle {
+            set_up_s: 0.0,
+            total_s: 0.0,
+            free_bytes: Some(free << 20),
+            descriptors,
+        };
+        let even: Vec<Cycle> = (0..9).map(|i| cycle(1000 - i % 3, 20)).collect();
+        assert_eq!(leak(&even), None);
+        let memory: Vec<Cycle> = (0..30).map(|i| cycle(1000 - 2 * i, 20)).collect();
+        assert!(leak(&memory).is_some_and(|t| t.contains("54 MiB")));
+        let files: Vec<Cycle> = (0..30).map(|i| cycle(1000, 20 + i)).collect();
+        assert!(leak(&files).is_some_and(|t| t.contains("22 open files after 3 groups, 49 after 30")));
+        assert_eq!(leak(&memory[..2]), None);
+    }
 }

@@ -9,8 +9,8 @@ use serde::Serialize;
 pub struct RankDocument {
     pub rank: usize,
     pub world: usize,
-    /// PCI address.
-    pub gpu: String,
+    /// PCI address, or the processor.
+    pub place: String,
     /// Collectives whose sums were right.
     pub calls: usize,
     /// The last group's table, in words.
@@ -24,7 +24,7 @@ pub struct Cycle {
     pub set_up_s: f64,
     pub total_s: f64,
     /// Of the GPU, after leaving.
-    pub free_bytes: u64,
+    pub free_bytes: Option<u64>,
     /// Open files of the process, after leaving.
     pub descriptors: usize,
 }
@@ -34,11 +34,11 @@ impl Report for RankDocument {
         let Self {
             rank,
             world,
-            gpu,
+            place,
             calls,
             ..
         } = self;
-        let mut out = format!("rank {rank} of {world} on {gpu}: {calls} calls, every sum right\n");
+        let mut out = format!("rank {rank} of {world} on {place}: {calls} calls, every sum right\n");
         let mut table = Table::default().figure("group").figure("set-up s").figure("total s");
         table = table.figure("free MiB").figure("descriptors");
         for (index, cycle) in self.cycles.iter().enumerate() {
@@ -48,7 +48,9 @@ impl Report for RankDocument {
                     (index + 1).to_string(),
                     format!("{:.2}", cycle.set_up_s),
                     format!("{:.2}", cycle.total_s),
-                    format!("{:.1}", cycle.free_bytes as f64 / 1048576.0),
+                    cycle
+                        .free_bytes
+                        .map_or_else(|| "-".to_owned(), |b| format!("{:.1}", b as f64 / 1048576.0)),
                     cycle.descriptors.to_string(),
                 ]);
             }

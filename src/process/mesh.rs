@@ -98,13 +98,15 @@ impl Mesh {
         for (peer, card) in all.iter().enumerate() {
             cards.push(Card::read(peer, card, &boot)?);
         }
-        let mut streams: Vec<Option<UnixStream>> = (0..world).map(|_| None).collect();
-        for peer in 0..rank {
-            streams[peer] = Some(dial(&cards[peer], peer, rank, end)?);
-        }
-        let joined = accept(&listener, key, rank, &mut streams, end, patience);
+        let connected = connect(&listener, key, rank, &cards, end, patience);
+        // Nobody goes before all know how it went: a rank that went early would be taken for the one at fault.
+        let word = connected.as_ref().map_or_else(JoinError::encode, |_| Vec::new());
+        let words = bootstrap.all_gather(&word, Instant::now() + patience)?;
         drop(listener);
-        joined?;
+        if let Some(peer) = words.iter().position(|word| !word.is_empty()) {
+            return Err(JoinError::decode(peer, &words[peer]));
+        }
+        let streams = connected?;
         let peer = |stream| Peer {
             stream,
             incoming: Vec::new(),
@@ -415,6 +417,23 @@ fn listen(name: &str) -> io::Result<UnixListener> {
     let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
+}
+
+/// One connection to each other rank: those below this one are called, those above it call.
+fn connect(
+    listener: &UnixListener,
+    key: &[u8],
+    rank: usize,
+    cards: &[Card],
+    end: Instant,
+    patience: Duration,
+) -> Result<Vec<Option<UnixStream>>, JoinError> {
+    let mut streams: Vec<Option<UnixStream>> = cards.iter().map(|_| None).collect();
+    for peer in 0..rank {
+        streams[peer] = Some(dial(&cards[peer], peer, rank, end)?);
+    }
+    accept(listener, key, rank, &mut streams, end, patience)?;
+    Ok(streams)
 }
 
 fn dial(card: &Card, peer: usize, rank: usize, end: Instant) -> Result<UnixStream, JoinError> {

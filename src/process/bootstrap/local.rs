@@ -88,6 +88,8 @@ struct Host<'a> {
     listener: UnixListener,
     strangers: Vec<Stranger>,
     joined: Vec<Option<(UnixStream, i32)>>,
+    /// Ranks whose process ended after they had joined; they may come again.
+    gone: Vec<usize>,
     turned_away: Vec<String>,
 }
 
@@ -126,6 +128,7 @@ impl<'a> Host<'a> {
             listener,
             strangers: Vec::new(),
             joined: (0..world).map(|_| None).collect(),
+            gone: Vec::new(),
             turned_away: Vec::new(),
         })
     }
@@ -133,7 +136,8 @@ impl<'a> Host<'a> {
     /// Waits for all ranks.
     fn receive(mut self, mut end: Instant) -> Result<Vec<Option<UnixStream>>, JoinError> {
         let failed = |e: io::Error| JoinError::system("waiting for ranks", &e);
-        while self.joined.iter().skip(1).any(Option::is_none) {
+        // Whoever is on the way is to hear who is gone, so all others are waited for.
+        while self.missing().iter().any(|rank| !self.gone.contains(rank)) {
             let mut ready = vec![Interest::in_end(self.listener.as_fd()).reading()];
             ready.extend(
                 self.strangers
@@ -153,8 +157,8 @@ impl<'a> Host<'a> {
             let spoke: Vec<bool> = ready[1..=strangers].iter().map(|i| i.readable || i.gone).collect();
             let gone = ready[1 + strangers..].iter().position(|i| i.gone).map(|i| seated[i]);
             if let Some(rank) = gone {
-                let doing = "joining".to_owned();
-                return Err(self.tell(JoinError::Lost { rank, doing }));
+                self.joined[rank] = None;
+                self.gone.push(rank);
             }
             let mut kept = Vec::new();
             for (mut stranger, spoke) in std::mem::take(&mut self.strangers).into_iter().zip(spoke) {
@@ -177,7 +181,11 @@ impl<'a> Host<'a> {
                 break;
             }
         }
-        let ranks: Vec<usize> = (1..self.world).filter(|r| self.joined[*r].is_none()).collect();
+        let ranks = self.missing();
+        if let Some(&rank) = ranks.iter().find(|rank| self.gone.contains(rank)) {
+            let doing = "joining".to_owned();
+            return Err(self.tell(JoinError::Lost { rank, doing }));
+        }
         if !ranks.is_empty() {
             let mut doing = "joining".to_owned();
             for reason in &self.turned_away {
@@ -187,6 +195,10 @@ impl<'a> Host<'a> {
             return Err(self.tell(JoinError::Missing { ranks, after, doing }));
         }
         Ok(self.joined.into_iter().map(|j| j.map(|(stream, _)| stream)).collect())
+    }
+
+    fn missing(&self) -> Vec<usize> {
+        (1..self.world).filter(|r| self.joined[*r].is_none()).collect()
     }
 
     fn accept(&mut self) {
@@ -429,8 +441,10 @@ impl Bootstrap for LocalSocket {
             Seat::Edge(stream) => {
                 send_all(stream, &Writer::default().bytes(mine).done(), end).map_err(|e| fault(0, &e))?;
                 let mut kind = [0];
-                receive_all(stream, &mut kind, end + HEAD_START).map_err(|e| fault(0, &e))?;
-                let message = receive_message(stream, end + HEAD_START).map_err(|e| fault(0, &e))?;
+                // Rank 0 may have begun to wait later than this one; its end would show at once.
+                let end = end + patience + HEAD_START;
+                receive_all(stream, &mut kind, end).map_err(|e| fault(0, &e))?;
+                let message = receive_message(stream, end).map_err(|e| fault(0, &e))?;
                 if kind[0] != 0 {
                     return Err(JoinError::decode(0, &message));
                 }
@@ -561,6 +575,29 @@ mod tests {
                 .into_iter()
                 .all(|r| r.join().expect("no panic").is_ok())
         );
+    }
+
+    #[test]
+    fn a_rank_that_ends_while_others_join_is_named_to_late_ones_too() {
+        let id = id("ends");
+        let centre = join(id, 0, 3);
+        let gone = address(&id).expect("named");
+        let hello = [&MAGIC[..], &id[..], &[1, 0, 0, 0, 3, 0, 0, 0], &3000_u64.to_le_bytes()].concat();
+        let stream = loop {
+            if let Ok(stream) = UnixStream::connect_addr(&gone) {
+                break stream;
+            }
+            thread::yield_now();
+        };
+        (&stream).write_all(&hello).expect("sent");
+        receive_all(&stream, &mut [0], Instant::now() + SOON).expect("welcome");
+        drop(stream);
+        thread::sleep(Duration::from_millis(100));
+        let late = join(id, 2, 3);
+        for rank in [centre, late] {
+            let e = rank.join().expect("no panic").expect_err("rank 1 is gone");
+            assert!(matches!(e, JoinError::Lost { rank: 1, .. }), "{e}");
+        }
     }
 
     #[test]

@@ -110,12 +110,20 @@ fn launch_starts_all_ranks_and_fails_when_one_does() {
 
 #[test]
 fn whoever_survives_a_kill_names_the_rank_whenever_it_was() {
-    // 200 moments, as many of them as a minute holds on a busy machine, or all that the environment asks for. Groups of two
-    // and four, some at a time, since they mostly wait.
-    let asked = std::env::var("TOPOFORGE_TEST_KILLS")
-        .ok()
-        .and_then(|n| n.parse::<usize>().ok());
-    let (kills, budget) = asked.map_or((200, Duration::from_secs(40)), |n| (n, Duration::from_secs(3600)));
+    // As many as fit into a minute of a busy machine.
+    let done = kill(200, Duration::from_secs(40));
+    assert!(done >= 20, "{done} kills");
+}
+
+#[test]
+#[ignore = "minutes"]
+fn a_thousand_kills_are_named() {
+    assert_eq!(kill(1000, Duration::from_secs(3600)), 1000);
+}
+
+/// Kills a rank of a group at a seeded moment, so often, and checks the survivors. Groups of two and four, some at a time,
+/// since they mostly wait.
+fn kill(kills: usize, budget: Duration) -> usize {
     let since = Instant::now();
     let quick = ["--family", "nvlink-pair", "--calls", "60"];
     assert_right(&whole_group("how long", 2, &quick));
@@ -161,16 +169,13 @@ fn whoever_survives_a_kill_names_the_rank_whenever_it_was() {
         done
     };
     let workers: Vec<_> = (0..WORKERS).map(|w| thread::spawn(move || worker(w))).collect();
-    let done: usize = workers.into_iter().map(|w| w.join().expect("every survivor did")).sum();
-    assert!(
-        done == kills || done >= 20 && asked.is_none(),
-        "{done} of {kills} kills"
-    );
+    let done = workers.into_iter().map(|w| w.join().expect("every survivor did")).sum();
     assert_right(&whole_group(
         "afterwards",
         2,
         &["--family", "nvlink-pair", "--calls", "6"],
     ));
+    done
 }
 
 #[test]
@@ -283,6 +288,38 @@ fn another_binary_or_other_options_are_refused_with_both_hashes() {
             "{error}"
         );
     }
+}
+
+#[test]
+fn another_table_of_routes_is_refused_with_both_hashes() {
+    let file = |rank: usize| std::env::temp_dir().join(format!("topoforge-{}-{rank}.ron", std::process::id()));
+    for rank in [0, 1] {
+        let text = format!(
+            r#"Routes(format: 2, identity: Identity(kernel_set: "k", driver: "driver {rank}", nccl: None, gpus: ["a", "b"],
+            layout: "0000000000000000", element: "f16", partials: "f16", family: "nvlink-pair", placement: [0, 1]), routes: [])"#
+        );
+        std::fs::write(file(rank), text).expect("written");
+    }
+    let errors = threads("table", 2, move |rank, mut socket| {
+        let options = Options {
+            routes: Some(file(rank)),
+            ..brief()
+        };
+        let made = Communicator::on_host_from_bootstrap("nvlink-pair", &mut socket, &options);
+        made.err().map(|e| e.to_string())
+    });
+    for rank in [0, 1] {
+        std::fs::remove_file(file(rank)).expect("removed");
+    }
+    let error = errors[0].clone().expect("refused");
+    assert_eq!(errors[1].as_ref(), Some(&error));
+    let hashes: Vec<&str> = error
+        .split_whitespace()
+        .filter(|w| w.len() == 16)
+        .map(|w| w.trim_end_matches(','))
+        .collect();
+    assert!(error.contains("rank 1 has another table of routes"), "{error}");
+    assert!(hashes.len() == 2 && hashes[0] != hashes[1], "{error}");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::process::Seen;
 use crate::process::heap::{Block, Heap, PlainMemory};
 use crate::process::link::Steps;
 use crate::process::watch::Kept;
-use crate::qualify::mix::mix_buffer;
+use crate::qualify::mix::Mixing;
 use crate::registry::{HostKernel, Variant};
 use corosensei::stack::DefaultStack;
 use std::collections::BTreeMap;
@@ -335,6 +335,12 @@ impl PlainExecutor {
         self.steps.agree("inputs", Ok(Vec::new()))?;
         let mut outputs = Vec::new();
         let (mut output, mut mixed) = (vec![0; size], Vec::new());
+        let element = self.collectives.get(&id.0).map(|c| c.variant.element);
+        let mixing = Mixing {
+            element: element.ok_or_else(|| Self::unknown(id))?,
+            seed: chain.mix_seed,
+            specials: chain.specials,
+        };
         for number in 0..chain.calls * replays {
             if let Some((late, ns)) = chain.skew
                 && late == own
@@ -346,7 +352,7 @@ impl PlainExecutor {
             self.copy_out(id, chain.in_place, &mut output);
             outputs.extend(&output);
             let call = number % chain.calls;
-            mix_buffer(&output, own, call, chain.mix_seed, chain.specials, &mut mixed);
+            mixing.buffer(&output, own, call, &mut mixed);
             self.copy_in(id, &mixed);
         }
         Ok(outputs)
@@ -391,9 +397,8 @@ impl Executor for PlainExecutor {
         Ok(Prepared(id))
     }
 
-    fn prepare_comparator(&mut self, comparator: Comparator, _max_bytes: u64) -> Result<Prepared, DeviceError> {
-        let Comparator::Nccl(..) = comparator;
-        let reason = "NCCL runs on GPUs only: compare on the CUDA executor".to_owned();
+    fn prepare_comparator(&mut self, _comparator: Comparator, _max_bytes: u64) -> Result<Prepared, DeviceError> {
+        let reason = "comparators run on GPUs only: compare on the CUDA executor".to_owned();
         Err(DeviceError::Unavailable { reason })
     }
 

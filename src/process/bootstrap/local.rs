@@ -439,11 +439,12 @@ impl Bootstrap for LocalSocket {
         match &self.seat {
             Seat::Alone => Ok(vec![mine.to_vec()]),
             Seat::Edge(stream) => {
-                send_all(stream, &Writer::default().bytes(mine).done(), end).map_err(|e| fault(0, &e))?;
+                let sent = send_all(stream, &Writer::default().bytes(mine).done(), end);
                 let mut kind = [0];
                 // Rank 0 may have begun to wait later than this one; its end would show at once.
                 let end = end + patience + HEAD_START;
-                receive_all(stream, &mut kind, end).map_err(|e| fault(0, &e))?;
+                // What it said before it went says why.
+                receive_all(stream, &mut kind, end).map_err(|e| fault(0, sent.as_ref().err().unwrap_or(&e)))?;
                 let message = receive_message(stream, end).map_err(|e| fault(0, &e))?;
                 if kind[0] != 0 {
                     return Err(JoinError::decode(0, &message));

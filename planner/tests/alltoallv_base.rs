@@ -38,7 +38,10 @@ fn sequences_lie_in_the_catalogue_and_carry_every_byte_of_any_demand() {
             let mut carried: BTreeMap<(u32, u32), u64> = BTreeMap::new();
             for (lane, bytes) in scaled(&base, &demand).iter().flatten() {
                 let sum = carried.entry((lane.from, lane.to)).or_default();
-                assert!(*bytes > 0 && *sum % 16 == 0, "chunks begin at multiples of 16");
+                assert!(
+                    *bytes > 0 && (*sum).is_multiple_of(16),
+                    "chunks begin at multiples of 16"
+                );
                 *sum += bytes;
             }
             for (from, to) in (0..n).flat_map(|a| (0..n).map(move |b| (a, b))) {

@@ -4,7 +4,7 @@
 //! busy for at least so long, since each byte pays at least its cheapest path. *Count*: the same with a lane in place of
 //! a byte shows how many activations there must be. The best prices come from a linear program over paths, solved here
 //! exactly by a small simplex for one node at a time, and from the prices of a balanced path plan where nodes are coupled.
-//! Whatever the prices are, the bound holds. Start at [`Bound::of`].
+//! Whatever the prices are, the bound holds. Start at `Bound::of`.
 
 use super::demand::Demand;
 use super::lp;

@@ -1,6 +1,6 @@
 //! A plan: activations one after the other, each a set of lanes with their bytes; and what every plan must keep.
 //!
-//! It says who sends which bytes over which path, never how. Start at [`Plan`]; [`Plan::check`] holds the invariants.
+//! It says who sends which bytes over which path, never how. Start at `Plan`; `Plan::check` holds the invariants.
 
 use super::demand::Demand;
 use super::net::{Net, UNLIMITED};

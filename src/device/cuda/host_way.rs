@@ -208,7 +208,7 @@ fn prototype_us(
     let geometry = Geometry::new(vectors.div_ceil(64) as u32, 64);
     let graphs = machine.capture_with(|m| {
         for call in 0..sampling.calls {
-            for r in 0..2 {
+            for (r, counter) in counters.iter().enumerate() {
                 let rank = &m.ranks[r];
                 let base = slots.device_address(m.context(r))?;
                 let of = |r: usize| base + r as u64 * 2 * 16 * stride;
@@ -217,7 +217,7 @@ fn prototype_us(
                 let arguments = [
                     from,
                     to,
-                    counters[r].address(),
+                    counter.address(),
                     of(1 - r),
                     of(r),
                     vectors,

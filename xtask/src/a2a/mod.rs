@@ -1,6 +1,6 @@
 //! AlltoAllv: how far plans are from the best there can be, and what they gain over what others would do.
 //!
-//! All figures are predictions of the planner's simulator; nothing here touches a device. Start at [`gap`] and [`sweep`].
+//! All figures are predictions of the planner's simulator; nothing here touches a device. Start at [`gap()`] and [`sweep()`].
 
 #[cfg(feature = "solver")]
 mod channels;

@@ -53,7 +53,7 @@ pub struct Template {
     /// Lanes that each resource of the node carries; `None` for any number. Ports carry one: a family is one lane out and one
     /// in a rank, also where a fabric lets ports be shared.
     pub capacity: Vec<Option<u32>>,
-    /// First bit of each type in a [`super::Family`], and the number of bits.
+    /// First bit of each type in a `super::Family`, and the number of bits.
     pub bits: Vec<u8>,
 }
 

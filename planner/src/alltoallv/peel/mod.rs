@@ -2,8 +2,8 @@
 //!
 //! Each step takes what is left of the demand, prices resources by how close they are to being last, selects lanes for a
 //! few durations, and keeps the one that gains most time for the time it costs. All memory is allocated in
-//! [`Peel::new`]; each step reads only what earlier steps left, so activation `k + 1` can be made while `k` runs.
-//! Floats steer, integers count: bytes are exact. Start at [`Peel::step`].
+//! `Peel::new`; each step reads only what earlier steps left, so activation `k + 1` can be made while `k` runs.
+//! Floats steer, integers count: bytes are exact. Start at `Peel::step`.
 
 mod commit;
 mod effort;

@@ -180,6 +180,7 @@ pub fn dependent(ready: &Ready) -> Done {
             return Err(Failure::new(format!("examples/dependent does not print `{line}`")).tried(said));
         }
     }
+    print!("{said}");
     Ok(())
 }
 

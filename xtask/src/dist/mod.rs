@@ -7,6 +7,7 @@
 
 mod bundle;
 mod check;
+mod contents;
 mod elf;
 mod smoke;
 mod targets;
@@ -20,9 +21,12 @@ use topoforge_codegen::toolkit::sha256;
 use crate::failure::{Done, Failure, io};
 use crate::setup::{self, Ready, Wish};
 use crate::steps::{Steps, built, capture, workspace};
+use contents::Contents;
 use targets::{TARGETS, Target};
 use tools::Tools;
 
+/// topoforge's features beside the types of elements: all that serves, and no build that came out without kernels.
+const FEATURES: &str = "cli,host-executor,require-cuda,nvml,nccl,all-families,all-archs";
 /// Types of elements, as the features are called.
 const ELEMENTS: &[&str] = &["f16", "bf16", "f32"];
 
@@ -93,6 +97,11 @@ pub fn run(plan: &Plan) -> Done {
     let mut steps = Steps::new(2 + 3 * plan.targets.len() + usize::from(plan.source)).leaving_last_word();
     let ready = steps.step("set up both CUDA compilers", both_toolkits)?;
     let tools = steps.step("set up zig and cargo-zigbuild", Tools::ready)?;
+    let contents = Contents {
+        archs: ready.archs(),
+        elements: plan.elements.split(',').map(str::to_owned).collect(),
+        families: families()?,
+    };
     let mut made = Vec::new();
     for target in &plan.targets {
         let file = place.join(target.file(version));
@@ -106,7 +115,9 @@ pub fn run(plan: &Plan) -> Done {
         })?;
         let needs = steps.step("read what it needs", || judged(&binary, target))?;
         fs::copy(&binary, &file).map_err(io("copying", &binary))?;
-        let ran = steps.step("run it where nothing else is", || smoke::run(&file, target, &work))?;
+        let ran = steps.step("run it where nothing else is", || {
+            smoke::run(&file, target, Some(&contents), &work)
+        })?;
         made.push(Made {
             file,
             notes: vec![needs, ran],
@@ -126,6 +137,18 @@ pub fn run(plan: &Plan) -> Done {
     report(&made, &place)
 }
 
+/// The families of this checkout: a descriptor's file is named as its family is.
+fn families() -> Done<Vec<String>> {
+    let folder = workspace().join("topologies");
+    let mut names: Vec<String> = (fs::read_dir(&folder).map_err(io("reading", &folder))?.flatten())
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|end| end == "ron"))
+        .filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned()))
+        .collect();
+    names.sort_unstable();
+    Ok(names)
+}
+
 /// Judges and runs a program that is there already.
 pub fn check_file(file: &Path) -> Done {
     let bytes = fs::read(file).map_err(io("reading", file))?;
@@ -136,7 +159,7 @@ pub fn check_file(file: &Path) -> Done {
         .ok_or_else(|| Failure::new(format!("{} is for processor {machine}", file.display())))?;
     let work = workspace().join("target/dist-work");
     println!("{}", judged(file, target)?);
-    println!("{}", smoke::run(file, target, &work)?);
+    println!("{}", smoke::run(file, target, None, &work)?);
     let _ = fs::remove_dir_all(&work);
     Ok(())
 }
@@ -168,7 +191,7 @@ fn both_toolkits() -> Done<Ready> {
 }
 
 fn build(tools: &Tools, ready: &Ready, target: &Target, elements: &str) -> Done<PathBuf> {
-    let features = format!("cli,host-executor,require-cuda,{elements}");
+    let features = format!("{FEATURES},{elements}");
     let mut command = tools.cargo(&[
         "--release",
         "--package",
@@ -268,6 +291,17 @@ mod tests {
         ] {
             let said = Plan::parse(flags).unwrap_err().to_string();
             assert!(said.contains(word), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_distribution_has_every_standard_feature() {
+        let manifest = include_str!("../../../Cargo.toml");
+        let (_, standard) = manifest.split_once("\nstandard = [").expect("a group of this name");
+        let (standard, _) = standard.split_once(']').expect("its end");
+        for feature in standard.split(',').map(|feature| feature.trim().trim_matches('"')) {
+            let there = ELEMENTS.contains(&feature) || FEATURES.split(',').any(|ours| ours == feature);
+            assert!(there, "{feature}");
         }
     }
 

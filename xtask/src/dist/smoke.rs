@@ -7,11 +7,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::contents::Contents;
 use super::targets::Target;
 use crate::failure::{Done, Failure, io};
 use crate::steps::{capture, shown};
 
-/// What must work without a GPU, a driver and a toolkit.
+/// What must work without a GPU, a driver and a toolkit. The first two say what is inside.
 const COMMANDS: &[&[&str]] = &[
     &["version"],
     &["families", "--json"],
@@ -19,10 +20,10 @@ const COMMANDS: &[&[&str]] = &[
     &["qualify", "--family", "nvlink-pair", "--device", "host"],
 ];
 
-/// How it went, in words for the report.
-pub fn run(binary: &Path, target: &Target, work: &Path) -> Done<String> {
+/// How it went, in words for the report. What it says of itself must name all of `contents`, if there is a list.
+pub fn run(binary: &Path, target: &Target, contents: Option<&Contents>, work: &Path) -> Done<String> {
     if target.arch == std::env::consts::ARCH {
-        return in_bare_root(binary, target, work);
+        return in_bare_root(binary, target, contents, work);
     }
     let found = ["qemu-aarch64-static", "qemu-aarch64"]
         .into_iter()
@@ -41,7 +42,7 @@ pub fn run(binary: &Path, target: &Target, work: &Path) -> Done<String> {
             loader.display()
         ));
     }
-    all(&|args| {
+    all(contents, &|args| {
         let mut command = Command::new(qemu);
         command.arg("-L").arg(&system).arg(binary).args(args);
         command
@@ -49,7 +50,7 @@ pub fn run(binary: &Path, target: &Target, work: &Path) -> Done<String> {
     Ok(format!("{} commands ran by {qemu}", COMMANDS.len()))
 }
 
-fn in_bare_root(binary: &Path, target: &Target, work: &Path) -> Done<String> {
+fn in_bare_root(binary: &Path, target: &Target, contents: Option<&Contents>, work: &Path) -> Done<String> {
     let root = work.join("bare-root");
     let _ = fs::remove_dir_all(&root);
     fs::create_dir_all(&root).map_err(io("making", &root))?;
@@ -84,7 +85,7 @@ fn in_bare_root(binary: &Path, target: &Target, work: &Path) -> Done<String> {
         probe.args(&way[1..]).arg("/").arg("true");
         match capture(&mut probe, false) {
             Ok(_) => {
-                all(&|args| start(way, args))?;
+                all(contents, &|args| start(way, args))?;
                 doctor(&mut start(way, &["doctor"]))?;
                 return Ok(format!(
                     "{} commands ran in a bare root ({})",
@@ -98,14 +99,21 @@ fn in_bare_root(binary: &Path, target: &Target, work: &Path) -> Done<String> {
     Ok(format!("not run: no way into a bare root: {}", refusals.join("; ")))
 }
 
-fn all(command: &dyn Fn(&[&str]) -> Command) -> Done {
+fn all(contents: Option<&Contents>, command: &dyn Fn(&[&str]) -> Command) -> Done {
+    let mut said = Vec::new();
     for args in COMMANDS {
         let output = capture(&mut command(args), false)?;
         if output.trim().is_empty() {
             return Err(Failure::new(format!("`topoforge {}` said nothing", args.join(" "))));
         }
+        said.push(output);
     }
-    Ok(())
+    let faults = contents.map_or_else(Vec::new, |contents| contents.faults(&said[0], &said[1]));
+    if faults.is_empty() {
+        return Ok(());
+    }
+    let what = "the program does not hold what a distribution holds";
+    Err(faults.into_iter().fold(Failure::new(what), Failure::tried))
 }
 
 /// There is no driver in a bare root: that must be found, said, and be no crash.

@@ -75,6 +75,11 @@ impl Ready {
         }
     }
 
+    /// Every architecture that gets machine code, as 90 for sm_90.
+    pub fn archs(&self) -> Vec<u32> {
+        self.plan.archs()
+    }
+
     /// Names every wanted architecture that no compiler has, with the reason.
     pub fn left_out(&self) -> Vec<String> {
         self.plan.left_out.iter().map(|left| left.reason.clone()).collect()

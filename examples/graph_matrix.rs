@@ -1,7 +1,9 @@
-//! Captured graphs on real GPUs, case by case: `cargo run --release --example graph_matrix -- 0,1`.
+//! Captured graphs on real GPUs, case by case: `cargo run --release --example graph_matrix -- 0,1 [SECONDS]`.
 //!
 //! Each case checks every sum exactly, after a poison of the output. Waits are bounded by the communicators' deadline.
-//! Four devices add the case of two groups side by side. Exits non-zero if a case fails; a short table is printed last.
+//! Two groups side by side are made of the halves of four devices, or of two ranks on each of two. With SECONDS the cases
+//! are then mixed at random for that long, communicators built anew among them. Exits non-zero at the first wrong sum; a short
+//! table is printed last.
 
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 use cudarc::driver::{CudaContext, CudaGraph, CudaSlice, CudaStream, DevicePtr};
@@ -9,7 +11,7 @@ use half::f16;
 use std::error::Error;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use topoforge::comm::{CommError, Communicator, Dtype, Options, ReduceOp};
 use topoforge::probe::probe;
 use topoforge::tune::{Compare, Payloads};
@@ -44,7 +46,10 @@ impl Group {
             unsafe { context.disable_event_tracking() };
             streams.push([context.new_stream()?, context.new_stream()?, context.new_stream()?]);
         }
+        let shared_gpus = devices.iter().enumerate().any(|(i, d)| devices[..i].contains(d));
         let options = Options {
+            family: shared_gpus.then(|| "nvlink-pair".to_owned()),
+            shared_gpus,
             payloads: Payloads::from_bytes(&[5 << 10, 80 << 10])?,
             // Our routes only: NCCL from one thread would need its groups.
             comparators: vec![Compare::None],
@@ -238,7 +243,36 @@ fn two_groups_at_once(one: &mut Group, other: &mut Group) -> Done {
     Ok(())
 }
 
-fn run(devices: &[usize]) -> Done<bool> {
+/// The cases in a random order until the time is up, two communicators alive; one of them is built anew now and then.
+fn mixed(devices: &[usize], time: Duration, group: &mut Group) -> Done<String> {
+    let (since, mut state, mut rounds, mut rebuilt) = (Instant::now(), 0x9e37_79b9_7f4a_7c15_u64, 0, 0);
+    let mut second = Group::new(devices)?;
+    while since.elapsed() < time {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let at = |error| format!("round {rounds}: {error}");
+        match state % 32 {
+            0 => {
+                second = Group::new(devices)?;
+                rebuilt += 1;
+            }
+            1..6 => sizes_in_one_graph(group, (state >> 8) as usize % 3).map_err(at)?,
+            6..12 => graphs_between_eager_calls(&mut second).map_err(at)?,
+            12..18 => branches_of_one_capture(group).map_err(at)?,
+            18..24 => eager_calls_on_three_streams(&mut second).map_err(at)?,
+            24..26 => a_call_that_cannot_follow_is_refused(group).map_err(at)?,
+            _ => two_groups_at_once(group, &mut second).map_err(at)?,
+        }
+        rounds += 1;
+    }
+    let seconds = since.elapsed().as_secs();
+    Ok(format!(
+        "right, {rounds} rounds in {seconds} s, {rebuilt} communicators built anew"
+    ))
+}
+
+fn run(devices: &[usize], time: Duration) -> Done<bool> {
     // Asked first: without a driver this is an error with a reason, where cudarc would panic.
     probe()?;
     let mut group = Group::new(devices)?;
@@ -270,10 +304,23 @@ fn run(devices: &[usize]) -> Done<bool> {
         "the first one, after the second is gone",
         sizes_in_one_graph(&mut group, 0),
     );
-    if devices.len() >= 4 {
-        let (left, right) = devices.split_at(devices.len() / 2);
-        let (mut left, mut right) = (Group::new(left)?, Group::new(right)?);
-        say("two groups side by side", two_groups_at_once(&mut left, &mut right));
+    let halves = match *devices {
+        [a, b] if a != b => (vec![a, a], vec![b, b]),
+        _ if devices.len() >= 4 => {
+            let (left, right) = devices.split_at(devices.len() / 2);
+            (left.to_vec(), right.to_vec())
+        }
+        _ => (Vec::new(), Vec::new()),
+    };
+    if !halves.0.is_empty() {
+        let both = Group::new(&halves.0).and_then(|left| Ok((left, Group::new(&halves.1)?)));
+        let done = both.and_then(|(mut left, mut right)| two_groups_at_once(&mut left, &mut right));
+        say("two groups side by side", done);
+    }
+    if !time.is_zero() {
+        let mixed = mixed(devices, time, &mut group);
+        let said = mixed.as_ref().map_or_else(ToString::to_string, Clone::clone);
+        table.push((mixed.is_ok(), format!("{:<48} {said}", "all of it mixed")));
     }
     // In any order, one rank after the other.
     group.0.reverse();
@@ -286,9 +333,14 @@ fn run(devices: &[usize]) -> Done<bool> {
 }
 
 fn main() -> ExitCode {
-    let named = std::env::args().nth(1).unwrap_or("0,1".into());
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let named = words.first().map_or("0,1", String::as_str);
     let devices: Result<Vec<usize>, _> = named.split(',').map(str::parse).collect();
-    let outcome = devices.map_err(Into::into).and_then(|devices| run(&devices));
+    let seconds = words.get(1).map_or(Ok(0), |s| s.parse());
+    let outcome = match (devices, seconds) {
+        (Ok(devices), Ok(seconds)) => run(&devices, Duration::from_secs(seconds)),
+        (Err(error), _) | (_, Err(error)) => Err(format!("{error}: graph_matrix 0,1 [SECONDS]").into()),
+    };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

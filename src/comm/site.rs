@@ -178,7 +178,18 @@ pub(super) fn by_name(registry: &Registry, name: &str, devices: usize) -> Result
     Ok((family, placement, "named by the caller".into()))
 }
 
+/// Descriptors tell of GPUs with a rank each, so nothing can match ranks that share one.
+fn each_once(devices: &[usize]) -> Result<(), CommError> {
+    match devices.iter().enumerate().find(|(i, d)| devices[..*i].contains(d)) {
+        None => Ok(()),
+        Some((_, gpu)) => Err(CommError::Misuse {
+            reason: format!("GPU {gpu} has several ranks: no family is chosen for that, name one (Options::family)"),
+        }),
+    }
+}
+
 pub(super) fn nearest(registry: &Registry, live: &LiveTopology, devices: &[usize]) -> Result<Placed, CommError> {
+    each_once(devices)?;
     let options = Options {
         devices: Devices::These(devices.to_vec()),
         ..Options::default()
@@ -198,4 +209,16 @@ pub(super) fn nearest(registry: &Registry, live: &LiveTopology, devices: &[usize
     };
     let fit = format!("{how}, distance {}", best.found.distance.unwrap_or(0));
     Ok((best.family, placement, fit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_with_several_ranks_is_refused_by_its_number() {
+        assert!(each_once(&[3, 0, 1]).is_ok());
+        let refused = each_once(&[3, 1, 3]).unwrap_err().to_string();
+        assert!(refused.contains("GPU 3 has several ranks"), "{refused}");
+    }
 }

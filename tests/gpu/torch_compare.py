@@ -34,8 +34,9 @@ class Wrong(Exception):
     pass
 
 
-def same(torch, got, right, what):
+def same(torch, comm, got, right, what):
     torch.cuda.synchronize()
+    comm.check()
     if not torch.equal(got, right):
         at = int((got != right).flatten().nonzero()[0])
         raise Wrong(f"{what}: {got.flatten()[at].item()} at {at} where {right.flatten()[at].item()} is right")
@@ -50,25 +51,25 @@ def prove(torch, comm, topoforge):
             x = values(torch, count, rank, dtype)
             out = torch.empty_like(x)
             comm.all_reduce(x, out=out)
-            same(torch, out, right, f"{count} {dtype} out of place")
+            same(torch, comm, out, right, f"{count} {dtype} out of place")
             comm.all_reduce(x)
-            same(torch, x, right, f"{count} {dtype} in place")
+            same(torch, comm, x, right, f"{count} {dtype} in place")
             # Off the 16-byte boundary, on all ranks alike.
             room = torch.zeros(count + 1, dtype=dtype, device="cuda")
             room[1:] = values(torch, count, rank, dtype)
             comm.all_reduce(room[1:])
-            same(torch, room[1:], right, f"{count} {dtype} misaligned")
+            same(torch, comm, room[1:], right, f"{count} {dtype} misaligned")
             comm.check()
             proven += 3
     matrix = values(torch, 64 * 48, rank, torch.float16).view(64, 48)
     comm.all_reduce(matrix.t())
-    same(torch, matrix, want(torch, 64 * 48, world, torch.float16).view(64, 48), "a transposed tensor")
+    same(torch, comm, matrix, want(torch, 64 * 48, world, torch.float16).view(64, 48), "a transposed tensor")
     whole = torch.full((1000,), rank + 1, dtype=torch.int32, device="cuda")
     comm.all_reduce(whole)
-    same(torch, whole, torch.full_like(whole, world * (world + 1) // 2), "int32, by NCCL")
+    same(torch, comm, whole, torch.full_like(whole, world * (world + 1) // 2), "int32, by NCCL")
     most = torch.full((1000,), float(rank), dtype=torch.float16, device="cuda")
     comm.all_reduce(most, op=topoforge.MAX)
-    same(torch, most, torch.full_like(most, float(world - 1)), "a maximum, by NCCL")
+    same(torch, comm, most, torch.full_like(most, float(world - 1)), "a maximum, by NCCL")
     return proven + 3
 
 
@@ -94,11 +95,12 @@ def prove_graphs(torch, comm):
                     main.wait_stream(side)
                 else:
                     comm.all_reduce(source, out=result)
-        graphs.append((salt, graph, results))
+        # The sources too: a graph keeps addresses, not tensors.
+        graphs.append((salt, graph, sources, results))
     eager = values(torch, 2560, rank, torch.float16)
     other = torch.cuda.Stream()
     for round_ in range(20):
-        for salt, graph, results in graphs:
+        for salt, graph, _sources, results in graphs:
             for result in results:
                 result.zero_()
             graph.replay()
@@ -110,9 +112,9 @@ def prove_graphs(torch, comm):
                 torch.cuda.current_stream().wait_stream(other)
             else:
                 comm.all_reduce(eager, out=out)
-            same(torch, out, want(torch, 2560, world, torch.float16), f"eager beside graphs, round {round_}")
+            same(torch, comm, out, want(torch, 2560, world, torch.float16), f"eager beside graphs, round {round_}")
             for n, result in zip(sizes, results):
-                same(torch, result, want(torch, n, world, torch.float16, salt), f"{n} in graph {salt}, round {round_}")
+                same(torch, comm, result, want(torch, n, world, torch.float16, salt), f"{n} in graph {salt}, round {round_}")
             comm.check()
     del graphs
     torch.cuda.synchronize()
@@ -165,6 +167,15 @@ def measure(torch, dist, comm, samples):
 
 
 def work(rank, arguments):
+    """One rank. Both ranks' errors are shown: the first to be seen need not be the cause."""
+    try:
+        serve(rank, arguments)
+    except Exception as error:
+        print(f"rank {rank}: {type(error).__name__}: {error}", flush=True)
+        raise
+
+
+def serve(rank, arguments):
     sys.path.insert(0, EXAMPLES)
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), TOPOFORGE_LIBRARY=os.path.abspath(arguments.library))
     import torch

@@ -73,7 +73,15 @@ pub fn writable(path: &Path) -> Result<(), Failure> {
     match std::fs::metadata(path) {
         _ if path == Path::new("-") => Err(Failure::usage("cannot write -: stdout is for the report, name a file")),
         Ok(meta) if !meta.is_file() => Err(Failure::usage(format!("cannot write {file}: it is no file"))),
-        _ => Ok(()),
+        Ok(_) => Ok(()),
+        // Asked now, as what is to be written may be the work of minutes.
+        Err(_) => match path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            Some(folder) if !folder.is_dir() => Err(Failure::usage(format!(
+                "cannot write {file}: there is no folder {}",
+                folder.display()
+            ))),
+            _ => Ok(()),
+        },
     }
 }
 
@@ -84,6 +92,16 @@ fn faults(faults: Vec<topoforge::planner::topology::Fault>) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_in_a_folder_that_is_not_there_is_refused_before_the_work() {
+        assert!(writable(Path::new("new.svg")).is_ok());
+        let refused = writable(Path::new("no-such-folder/new.svg"));
+        assert!(
+            matches!(refused, Err(Failure::Usage(words)) if words[0].ends_with("there is no folder no-such-folder"))
+        );
+        assert!(writable(Path::new("/dev/null")).is_err());
+    }
 
     #[test]
     fn files_are_told_from_families() {

@@ -50,15 +50,14 @@ pub fn run(args: &BenchArgs, output: &mut Output) -> Result<Outcome, Failure> {
         let name = group.as_ref().map_or("", |g| g.name.as_str());
         done.push(measure(args, &place, name, &payloads, folder.as_ref(), output)?);
     }
-    if let Some(path) = &args.svg {
+    let drawing = args.svg.as_ref().map(|path| {
         let lines: Vec<Series> = done.iter().flat_map(|d| d.series(several)).collect();
         let title = format!(
             "all-reduce, {}",
             done.iter().map(|d| d.title.as_str()).collect::<Vec<_>>().join("; ")
         );
-        std::fs::write(path, chart(&title, &lines))
-            .map_err(|e| Failure::work(format!("cannot write {}: {e}", path.display())))?;
-    }
+        (path, chart(&title, &lines))
+    });
     let empty = done.iter().all(|d| d.timed == 0);
     let wrong: u64 = done
         .iter()
@@ -66,6 +65,9 @@ pub fn run(args: &BenchArgs, output: &mut Output) -> Result<Outcome, Failure> {
         .map(NcclTestsDocument::wrong_words)
         .sum();
     emit(args, done, output)?;
+    if let Some((path, text)) = drawing {
+        std::fs::write(path, text).map_err(|e| Failure::work(format!("cannot write {}: {e}", path.display())))?;
+    }
     Ok(if empty {
         Outcome::Failed("nothing could be timed: see what was left out".to_owned())
     } else if wrong > 0 {

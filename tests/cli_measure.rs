@@ -37,6 +37,7 @@ fn a_soak_compares_every_word_and_its_planted_fault_is_seen() {
         assert_eq!(line["calls"], 12, "{report}");
         assert_eq!(line["words"], ranks * 4 * (32 + 135 + 32), "{report}");
         assert_eq!((&line["wrong_words"], &line["first_wrong"]), (&0.into(), &Value::Null));
+        assert_eq!(line["planted_fault_seen"], true, "{report}");
         assert_eq!(report["failed"].as_array().map(Vec::len), Some(0), "{report}");
     }
 }

@@ -36,13 +36,16 @@ pub fn run(args: &SoakArgs, output: &mut Output) -> Result<Outcome, Failure> {
     let mut document = SoakDocument::of(setting.device(), setting.family, &payloads, args.place.seed);
     let mut failed = Vec::new();
     for variant in variants {
+        let mut seen = None;
         if args.control {
             let control = SoakPlan {
                 calls: CONTROL_CALLS,
                 fault: Some(Fault::DroppedContribution),
                 ..plan.clone()
             };
-            match soak(setting.executor(), variant, &control, &mut |_| {}) {
+            let planted = soak(setting.executor(), variant, &control, &mut |_| {});
+            seen = Some(matches!(&planted, Ok(soaked) if soaked.tally.wrong > 0));
+            match planted {
                 Ok(soaked) if soaked.tally.wrong > 0 => {}
                 Ok(_) => failed.push(format!(
                     "{}: a contribution was dropped and nothing was seen",
@@ -64,7 +67,7 @@ pub fn run(args: &SoakArgs, output: &mut Output) -> Result<Outcome, Failure> {
                 }
                 document
                     .lines
-                    .push(SoakLine::of(variant.name, &tally, on_device, seconds));
+                    .push(SoakLine::of(variant.name, &tally, on_device, seen, seconds));
             }
             Err(error) => failed.push(format!("{}: {error}", variant.name)),
         }

@@ -32,19 +32,22 @@ pub struct SoakLine {
     words: u64,
     wrong_words: u64,
     first_wrong: Option<String>,
+    /// Whether a call with a contribution dropped was seen to be wrong; none was made without `--control`.
+    planted_fault_seen: Option<bool>,
     checked_on: &'static str,
     seconds: f64,
 }
 
 impl SoakLine {
     /// Of a finished soak.
-    pub fn of(variant: &str, tally: &Tally, on_device: bool, seconds: f64) -> Self {
+    pub fn of(variant: &str, tally: &Tally, on_device: bool, seen: Option<bool>, seconds: f64) -> Self {
         Self {
             variant: variant.to_owned(),
             calls: tally.calls,
             words: tally.words,
             wrong_words: tally.wrong,
             first_wrong: tally.first.map(|w| w.to_string()),
+            planted_fault_seen: seen,
             checked_on: if on_device { "device" } else { "host" },
             seconds,
         }
@@ -82,13 +85,20 @@ impl Report for SoakDocument {
             .text("variant")
             .figure("calls")
             .figure("words compared");
-        table = table.figure("wrong words").text("checked on").figure("seconds");
+        table = table.figure("wrong words").text("planted fault");
+        table = table.text("checked on").figure("seconds");
         for line in &self.lines {
             table.row([
                 line.variant.clone(),
                 count(line.calls),
                 count(line.words),
                 count(line.wrong_words),
+                match line.planted_fault_seen {
+                    None => "-",
+                    Some(true) => "seen",
+                    Some(false) => "NOT SEEN",
+                }
+                .to_owned(),
                 line.checked_on.to_owned(),
                 format!("{:.1}", line.seconds),
             ]);

@@ -72,7 +72,7 @@ impl Default for Options {
             family: None,
             element: Element::F16,
             partials: Partials::F16,
-            payloads: Payloads::standard(),
+            payloads: Payloads::serving(),
             comparators: vec![Compare::Nccl, Compare::Pull],
             programmatic: false,
             routes: None,

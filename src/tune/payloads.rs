@@ -68,6 +68,13 @@ impl Payloads {
         }
     }
 
+    /// [`Payloads::standard`], and 256 KiB to 1 MiB for larger batches and prefill: what a communicator serves by default.
+    pub fn serving() -> Self {
+        let mut all = Self::standard();
+        all.bytes.extend([256, 512, 1024].map(|kib| kib << 10));
+        all
+    }
+
     /// From sizes in bytes, in any order.
     ///
     /// # Errors

@@ -236,7 +236,7 @@ pub struct TuneArgs {
     /// A family's name [default: the one that fits the devices; nvlink-pair on the host]
     #[arg(long, value_name = "NAME")]
     pub family: Option<String>,
-    /// Payloads a rank [default: 1,5,10,25,40,80KiB]
+    /// Payloads a rank [default: 1,5,10,25,40,80,256,512,1024KiB on GPUs, to 80KiB on the host]
     #[arg(long, value_name = "LIST", conflicts_with_all = ["hidden", "tokens"])]
     pub payloads: Option<Payloads>,
     /// Payloads from a program's dump of its calls (TOPOFORGE_TRACE); their counts serve --step-ms too
@@ -395,7 +395,7 @@ pub struct RankArgs {
     /// A family's name [default: the one that fits the ranks' GPUs]
     #[arg(long, value_name = "NAME")]
     pub family: Option<String>,
-    /// Payloads a rank that are tuned [default: 1,5,10,25,40,80KiB]
+    /// Payloads a rank that are tuned [default: 1,5,10,25,40,80,256,512,1024KiB on GPUs, to 80KiB on the host]
     #[arg(long, value_name = "LIST")]
     pub payloads: Option<Payloads>,
     /// The type in which sums are rounded

@@ -26,7 +26,10 @@ pub fn run(args: &RankArgs, output: &mut Output) -> Result<Outcome, Failure> {
     let options = Options {
         family: args.family.clone(),
         partials: args.partials,
-        payloads: args.payloads.clone().unwrap_or_else(Payloads::standard),
+        payloads: args.payloads.clone().unwrap_or_else(|| match args.host {
+            true => Payloads::standard(),
+            false => Payloads::serving(),
+        }),
         comparators: args.comparators(),
         routes: args.routes.clone(),
         deadline: Duration::from_secs_f64(args.deadline),

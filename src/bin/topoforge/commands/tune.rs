@@ -18,7 +18,10 @@ use topoforge::tune::{CallTrace, Payloads, StepCalls, TuneReport, project, tune}
 pub fn run(args: &TuneArgs, output: &mut Output) -> Result<Outcome, Failure> {
     let since = Instant::now();
     let (payloads, calls) = payloads(args)?;
-    args.numbers.check(&payloads)?;
+    // The defaults are whole numbers of any element.
+    if let Some(payloads) = &payloads {
+        args.numbers.check(payloads)?;
+    }
     let partials = args.numbers.partials()?;
     let comparators = comparators(&args.comparator)?;
     let mut setting = Setting::open(&args.place, args.family.as_deref(), output)?;
@@ -38,7 +41,11 @@ pub fn run(args: &TuneArgs, output: &mut Output) -> Result<Outcome, Failure> {
         )));
     }
     let mut options = setting.options(args.place.seed);
-    options.payloads = payloads;
+    // An emulation's times choose nothing, and large payloads take it long.
+    options.payloads = payloads.unwrap_or_else(|| match device.timed {
+        true => Payloads::serving(),
+        false => Payloads::standard(),
+    });
     options.element = args.numbers.dtype;
     options.partials = partials;
     options.launches = launches;
@@ -84,14 +91,14 @@ pub fn run(args: &TuneArgs, output: &mut Output) -> Result<Outcome, Failure> {
     }
 }
 
-/// What is tuned, and how often a step calls it where that was said.
-fn payloads(args: &TuneArgs) -> Result<(Payloads, Option<StepCalls>), Failure> {
+/// What is tuned, if that was said, and how often a step calls it where that was said.
+fn payloads(args: &TuneArgs) -> Result<(Option<Payloads>, Option<StepCalls>), Failure> {
     let element = args.numbers.dtype;
     let refused = |e: &dyn std::fmt::Display| Failure::usage(e.to_string());
     if let Some(file) = &args.from_trace {
         let trace = CallTrace::read(file).map_err(|e| refused(&e))?;
         let payloads = trace.payloads(element).map_err(|e| refused(&e))?;
-        return Ok((payloads, Some(StepCalls::new(&trace.counts(element)))));
+        return Ok((Some(payloads), Some(StepCalls::new(&trace.counts(element)))));
     }
     if args.step_ms.is_some() && args.calls.is_none() {
         return Err(Failure::usage(
@@ -113,9 +120,9 @@ fn payloads(args: &TuneArgs) -> Result<(Payloads, Option<StepCalls>), Failure> {
         .map(|(bytes, _)| *bytes)
         .collect();
     let payloads = match listed {
-        Some(listed) => Payloads::from_bytes(&[listed.bytes(), &called].concat()).map_err(|e| refused(&e))?,
-        None if called.is_empty() => Payloads::standard(),
-        None => Payloads::from_bytes(&called).map_err(|e| refused(&e))?,
+        Some(listed) => Some(Payloads::from_bytes(&[listed.bytes(), &called].concat()).map_err(|e| refused(&e))?),
+        None if called.is_empty() => None,
+        None => Some(Payloads::from_bytes(&called).map_err(|e| refused(&e))?),
     };
     Ok((payloads, args.calls.clone()))
 }

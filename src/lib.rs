@@ -70,6 +70,7 @@
 //! | `host-executor` | yes | kernels for the CPU (takes a C++ compiler): `device::host`, `Communicator::on_host`, proofs without a GPU |
 //! | `standard` | yes | `nvml`, `nccl`, `f16`, `all-families`, `all-archs`: what a program that serves f16 wants |
 //! | `nvml`, `nccl` | standard | these libraries are opened at run time where they are to be found |
+//! | `cudarc-nccl` | no | [`nccl::Comm`] takes cudarc's own `Id` and `ReduceOp` too |
 //! | `f16` | standard | kernels for f16 elements |
 //! | `bf16`, `f32` | no | kernels for these, about as many again each |
 //! | `nvlink`, `nvswitch`, `pcie`, `mixed`, `host-staged`; `all-families` | standard | the families of this crate whose GPUs are joined so |

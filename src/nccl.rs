@@ -5,7 +5,8 @@
 //! +use topoforge::nccl::{Comm, Id, ReduceOp};
 //! ```
 //!
-//! Programs that write `cudarc::nccl::Comm` in full say `use topoforge as cudarc;` there. What differs: an error holds a
+//! Programs that write `cudarc::nccl::Comm` in full say `use topoforge as cudarc;` there. With feature `cudarc-nccl` a [`Comm`]
+//! takes cudarc's own `Id` and `ReduceOp` as well, so that only the module with the `Comm` changes. What differs: an error holds a
 //! [`CommError`] where cudarc's holds a code, and is returned where cudarc panics; calls return nothing where cudarc returns a
 //! status; there is no `NcclType` for `char`, which cudarc counts as one byte although it has four. All ranks must
 //! change over together. Settings come from the environment ([`Options::from_env`]); for settings in the program take
@@ -15,10 +16,13 @@ pub use crate::comm::{Id, ReduceOp, Scalar as NcclType};
 
 use crate::comm::{CommError, Communicator, Options, handle, holds, missing};
 use crate::driver::nccl::{end_group, start_group};
-use cudarc::driver::{CudaContext, CudaStream, CudaView, CudaViewMut, SyncOnDrop};
+use cudarc::driver::{CudaContext, CudaStream, CudaView, CudaViewMut, DevicePtr, DevicePtrMut, SyncOnDrop};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+
+#[cfg(feature = "cudarc-nccl")]
+mod mixed;
 
 /// Where cudarc has its error.
 pub mod result {
@@ -65,9 +69,39 @@ impl Comm {
     ///
     /// # Errors
     /// As [`Communicator::from_rank`].
-    pub fn from_rank(stream: Arc<CudaStream>, rank: usize, world_size: usize, id: Id) -> Result<Self, NcclError> {
-        let inner = Communicator::from_rank(&stream, rank, world_size, &id, &Options::from_env()?)?;
+    pub fn from_rank(
+        stream: Arc<CudaStream>,
+        rank: usize,
+        world_size: usize,
+        id: impl Into<Id>,
+    ) -> Result<Self, NcclError> {
+        let inner = Communicator::from_rank(&stream, rank, world_size, &id.into(), &Options::from_env()?)?;
         Ok(Self { inner, stream })
+    }
+
+    /// As [`Communicator::all_reduce`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn all_reduce<S: DevicePtr<T>, R: DevicePtrMut<T>, T: NcclType>(
+        &self,
+        sendbuff: &S,
+        recvbuff: &mut R,
+        reduce_op: impl Into<ReduceOp>,
+    ) -> Result<(), CommError> {
+        self.inner.all_reduce(sendbuff, recvbuff, &reduce_op.into())
+    }
+
+    /// As [`Communicator::all_reduce_in_place`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn all_reduce_in_place<R: DevicePtrMut<T>, T: NcclType>(
+        &self,
+        buff: &mut R,
+        reduce_op: impl Into<ReduceOp>,
+    ) -> Result<(), CommError> {
+        self.inner.all_reduce_in_place(buff, &reduce_op.into())
     }
 
     /// The stream that calls are enqueued on.
@@ -93,6 +127,13 @@ impl Comm {
             comm: self,
             syncs: Vec::new(),
         }
+    }
+}
+
+/// cudarc's calls take operations by reference.
+impl From<&ReduceOp> for ReduceOp {
+    fn from(op: &ReduceOp) -> Self {
+        *op
     }
 }
 

@@ -278,8 +278,8 @@ impl Forge {
             return Ok(None);
         }
         let plan = plan_archs(&toolkits, &wanted);
-        let compiler = Compiler::new(toolkits.clone(), plan.clone(), &self.env, cache.join("fatbin"), out)
-            .map_err(ForgeError::Compile)?;
+        let compiler =
+            Compiler::new(toolkits.clone(), plan.clone(), &self.env, cache, out).map_err(ForgeError::Compile)?;
         let mut jobs: Vec<Job> = kernels
             .iter()
             .map(|k| Job {

@@ -96,13 +96,32 @@ fn half_a_file_in_the_cache_is_not_believed() {
     compiler(&environment, &folder, "out")
         .compile(&job("x", "text"))
         .unwrap();
-    let kept: Vec<_> = fs::read_dir(folder.path.join("cache")).unwrap().collect();
+    let kept: Vec<_> = fs::read_dir(folder.path.join("cache/fatbin")).unwrap().collect();
     assert_eq!(kept.len(), 1, "the run's own folder is gone");
     fs::write(kept[0].as_ref().unwrap().path(), b"").unwrap();
     let fatbin = &compiler(&environment, &folder, "out")
         .compile(&job("x", "text"))
         .unwrap()[0];
     assert!(!fatbin.cached && fatbin.bytes > 4);
+}
+
+#[test]
+fn what_lies_one_level_up_from_earlier_builds_still_serves() {
+    let folder = Folder::new("earlier");
+    let nvcc = compiling_nvcc(&folder.path.join("nvcc"), "12.4", &[90], HONEST);
+    let environment = environment(&[&nvcc]);
+    let make = || {
+        compiler(&environment, &folder, "out")
+            .compile(&job("x", "text"))
+            .unwrap()
+            .remove(0)
+    };
+    assert!(!make().cached);
+    let kept = fs::read_dir(folder.path.join("cache/fatbin")).unwrap().next();
+    let kept = kept.unwrap().unwrap();
+    fs::rename(kept.path(), folder.path.join("cache").join(kept.file_name())).unwrap();
+    assert!(make().cached);
+    assert_eq!(folder.lines("runs"), 1);
 }
 
 #[test]
@@ -245,7 +264,6 @@ fn a_real_toolkit_makes_the_planned_code_the_same_in_every_folder() {
         return;
     }
     // The folder of the run must not show in the code; two caches are two folders.
-    let environment = environment.with(env::TOPOFORGE_CACHE, "");
     let plan = plan_archs(&toolkits, &Wanted::parse("75,80,86").unwrap());
     let header = folder.path.join("include/scale.cuh");
     write_if_changed(&header, b"#define SCALE 3u\n").unwrap();

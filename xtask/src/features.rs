@@ -13,6 +13,7 @@ const FEATURES: &[&str] = &[
     "host-executor",
     "nvml",
     "nccl",
+    "cudarc-nccl",
     "f16",
     "bf16",
     "f32",

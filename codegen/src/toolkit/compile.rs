@@ -37,6 +37,9 @@ fn compression(toolkit: &Toolkit) -> &'static [&'static str] {
 /// The first bytes of every fatbin.
 const MAGIC: [u8; 4] = [0x50, 0xed, 0x55, 0xba];
 
+/// Where fatbins lie in the cache, beside the host executor's objects.
+const FOLDER: &str = "fatbin";
+
 /// Bump when the meaning of a key changes.
 const KEY_FORMAT: &str = "topoforge fatbin 1";
 
@@ -103,7 +106,8 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// `cache` holds what was ever compiled (`TOPOFORGE_CACHE` overrides it), `out` receives the files of this build.
+    /// `cache` is the folder of everything that a build keeps; what was ever compiled lies in its folder `fatbin`. `out`
+    /// receives the files of this build.
     pub fn new(
         toolkits: Vec<Toolkit>,
         plan: ArchPlan,
@@ -120,7 +124,7 @@ impl Compiler {
             // Asked for when nvcc has to run: a build that finds all in the cache needs none.
             host: host::host_compiler(env).ok(),
             env: env.clone(),
-            cache: env.path(env::TOPOFORGE_CACHE).unwrap_or_else(|| cache.into()),
+            cache: cache.into(),
             out: out.into(),
         })
     }
@@ -146,10 +150,14 @@ impl Compiler {
 
     fn compile_for(&self, build: &ToolkitBuild, job: &Job, threads: usize) -> Result<Fatbin, CompileError> {
         let toolkit = &self.toolkits[build.toolkit];
-        let kept = self.cache.join(format!("{}.fatbin", self.key(build, job)));
-        let (data, cached, warnings) = match fs::read(&kept) {
-            Ok(data) if data.starts_with(&MAGIC) => (data, true, String::new()),
-            _ => {
+        let name = format!("{}.fatbin", self.key(build, job));
+        let kept = self.cache.join(FOLDER).join(&name);
+        // Until 0.1.0 they lay one level up where TOPOFORGE_CACHE named the folder.
+        let places = [kept.clone(), self.cache.join(&name)];
+        let mut found = places.iter().filter_map(|place| fs::read(place).ok());
+        let (data, cached, warnings) = match found.find(|data| data.starts_with(&MAGIC)) {
+            Some(data) => (data, true, String::new()),
+            None => {
                 let (data, warnings) = self.run_nvcc(build, job, threads)?;
                 files::write_if_changed(&kept, &data).map_err(io("writing", &kept))?;
                 (data, false, warnings)
@@ -198,7 +206,7 @@ impl Compiler {
         let Some(host) = &self.host else {
             return host::host_compiler(&self.env).and(Err(CompileError::NothingPlanned));
         };
-        let work = Workplace::new(&self.cache)?;
+        let work = Workplace::new(&self.cache.join(FOLDER))?;
         work.write("kernel.cu", &job.text)?;
         let toolkit = &self.toolkits[build.toolkit];
         if short_prelude_fits(toolkit) {
@@ -254,7 +262,7 @@ impl Compiler {
                 return Ok((data, stderr));
             }
         }
-        let source = self.cache.join("refused").join(format!("{}.cu", job.name));
+        let source = self.cache.join(FOLDER).join("refused").join(format!("{}.cu", job.name));
         files::write_if_changed(&source, job.text.as_bytes()).map_err(io("writing", &source))?;
         Err(CompileError::Nvcc {
             job: job.name.clone(),

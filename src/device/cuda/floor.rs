@@ -18,6 +18,8 @@ pub(super) const ROUNDS: u32 = 2000;
 /// Bytes of one bandwidth sample.
 pub(super) const BULK: u64 = 64 << 20;
 pub(super) const SECOND: u64 = 1_000_000_000;
+/// How long a rank waits after it has cleared its word.
+const BOTH_ARE_ZERO_US: u64 = 30;
 /// How often every node is captured anew.
 const PASSES: usize = 3;
 
@@ -202,25 +204,39 @@ fn wires(machine: &mut Machine, sampling: &Sampling) -> Result<Vec<Wire>, Device
 /// Two ranks play with one word in each one's own memory.
 pub(super) fn wire_us(machine: &mut Machine, sampling: &Sampling, a: usize, b: usize) -> Result<f64, DeviceError> {
     let word = |r: usize| machine.ranks[r].input.address();
-    let words = [(a, word(a), word(b)), (b, word(b), word(a))];
+    let sides = [(a, word(a), word(b)), (b, word(b), word(a))];
+    ping_us(machine, sampling, sides, None)
+}
+
+/// Two ranks play with a word each: which rank, the word that it polls, the word that it writes. The first one begins.
+/// Microseconds one way. `gap` are the clocks between two polls in flight, for words that are far away.
+pub(super) fn ping_us(
+    machine: &mut Machine,
+    sampling: &Sampling,
+    sides: [(usize, u64, u64); 2],
+    gap: Option<u32>,
+) -> Result<f64, DeviceError> {
     let graphs = machine.capture_with(|m| {
-        for (r, mine, theirs) in words {
+        for (turn, (r, mine, theirs)) in sides.into_iter().enumerate() {
             let rank = &m.ranks[r];
-            rank.stream.fill(rank.input.address(), 0, 256)?;
+            let tools = &m.gpus[rank.gpu].tools;
+            let zero = rank.input.address();
+            rank.stream.fill(zero, 0, 256)?;
+            if mine != zero {
+                // By a kernel: a captured fill is for device memory.
+                values(m, r, &tools.copy, Geometry::new(1, 32), &[zero, mine, 1])?;
+            }
             // Nobody starts before both words are zero.
-            m.delay(r, 20_000)?;
-            let arguments = [mine, theirs, u64::from(ROUNDS), u64::from(r == a), SECOND];
-            launch::values(
-                &rank.stream,
-                &m.gpus[rank.gpu].tools.ping,
-                Geometry::new(1, 1),
-                &arguments,
-            )?;
+            m.delay(r, BOTH_ARE_ZERO_US * 1000)?;
+            let mut arguments = vec![mine, theirs, u64::from(ROUNDS), u64::from(turn == 0), SECOND];
+            arguments.extend(gap.map(u64::from));
+            let kernel = if gap.is_some() { &tools.ping_far } else { &tools.ping };
+            launch::values(&rank.stream, kernel, Geometry::new(1, 1), &arguments)?;
         }
         Ok(())
     })?;
     let total = median(machine, &graphs, sampling)?;
-    Ok((total - 20.0).max(0.0) / f64::from(2 * ROUNDS))
+    Ok((total - BOTH_ARE_ZERO_US as f64).max(0.0) / f64::from(2 * ROUNDS))
 }
 
 /// Rank 0 stores a large buffer into rank 1's memory.

@@ -3,7 +3,7 @@
 //!
 //! It says what limits host-staged routes. Nothing else is in flight. Start at [`measure`].
 
-use super::floor::{ROUNDS, SECOND, median, values};
+use super::floor::{ROUNDS, SECOND, median, ping_us, values};
 use super::machine::Machine;
 use crate::device::floor::{HostWay, Prototype};
 use crate::device::{DeviceError, Geometry, Sampling};
@@ -76,42 +76,12 @@ fn load_us(machine: &mut Machine, sampling: &Sampling, words: &MappedHost) -> Re
 
 /// Each rank polls a word of its own in host memory, which the other one writes.
 fn word_us(machine: &mut Machine, sampling: &Sampling, words: &MappedHost, gap: u32) -> Result<f64, DeviceError> {
-    let graphs = machine.capture_with(|m| {
-        for r in 0..2 {
-            let rank = &m.ranks[r];
-            let base = words.device_address(m.context(r))?;
-            let (mine, theirs) = (base + r as u64 * LINE, base + (1 - r as u64) * LINE);
-            // By a kernel: a captured fill is for device memory.
-            rank.stream.fill(rank.input.address(), 0, 256)?;
-            let one = Geometry::new(1, 32);
-            values(
-                m,
-                r,
-                &m.gpus[rank.gpu].tools.copy,
-                one,
-                &[rank.input.address(), mine, 1],
-            )?;
-            // Nobody starts before both words are zero.
-            m.delay(r, 30_000)?;
-            let arguments = [
-                mine,
-                theirs,
-                u64::from(ROUNDS),
-                u64::from(r == 0),
-                SECOND,
-                u64::from(gap),
-            ];
-            launch::values(
-                &rank.stream,
-                &m.gpus[rank.gpu].tools.ping_far,
-                Geometry::new(1, 1),
-                &arguments,
-            )?;
-        }
-        Ok(())
-    })?;
-    let total = median(machine, &graphs, sampling)?;
-    Ok((total - 30.0).max(0.0) / f64::from(2 * ROUNDS))
+    let side = |r: usize| -> Result<_, DeviceError> {
+        let base = words.device_address(machine.context(r))?;
+        Ok((r, base + r as u64 * LINE, base + (1 - r as u64) * LINE))
+    };
+    let sides = [side(0)?, side(1)?];
+    ping_us(machine, sampling, sides, Some(gap))
 }
 
 fn store_gb_per_s(machine: &mut Machine, sampling: &Sampling, bulk: &MappedHost) -> Result<f64, DeviceError> {

@@ -114,9 +114,8 @@ pub fn prove(tree: &Path, temporary: &Path) -> Done {
     let wanted = Wanted::parse(&oldest.to_string()).map_err(|error| fault(error.to_string()))?;
     let plan = plan_archs(&toolkits, &wanted);
     let (cache, out) = (temporary.join("prove"), temporary.join("prove/out"));
-    // A fresh cache: a hit would prove nothing.
-    let mut env = Env::from_process();
-    env.set(topoforge_codegen::env::TOPOFORGE_CACHE, "");
+    // The cache is a fresh one: a hit would prove nothing.
+    let env = Env::from_process();
     let job = Job {
         name: "prove".to_owned(),
         text: "#include <cuda_fp16.h>\nextern \"C\" __global__ void add(__half* x) { x[0] = __hadd(x[0], x[1]); }\n"

@@ -1,37 +1,17 @@
 //! Reports of measurements: what tuning chose, and a sweep without choosing.
 //!
-//! On an emulation each says so above its table: such times mean nothing. Start at [`TuneDocument`] and
-//! [`BenchDocument`].
+//! Start at [`TuneDocument`] and [`BenchDocument`].
 
 use super::Report;
 use super::floor::cost_text;
+use super::head::Head;
 use super::table::{Table, figure, size};
 use super::took::Took;
 use serde::Serialize;
 use std::fmt::Write;
+use topoforge::device::Launch;
 use topoforge::device::floor::{Floor, LaunchCost};
-use topoforge::device::{Launch, Sampling};
 use topoforge::tune::{BenchReport, LeftOut, Projection, StepTime, TuneReport};
-
-const EMULATION: &str = "EMULATION: these times mean nothing, and no routes file is written from them";
-
-/// How figures were sampled.
-#[derive(Debug, Serialize)]
-struct SamplingLine {
-    calls: u32,
-    warmups: u32,
-    samples: u32,
-}
-
-impl From<Sampling> for SamplingLine {
-    fn from(s: Sampling) -> Self {
-        Self {
-            calls: s.calls,
-            warmups: s.warmups,
-            samples: s.samples,
-        }
-    }
-}
 
 #[derive(Debug, Serialize)]
 struct LeftOutLine {
@@ -50,15 +30,9 @@ fn left_out(all: &[LeftOut]) -> Vec<LeftOutLine> {
 /// `topoforge tune`
 #[derive(Debug, Serialize)]
 pub struct TuneDocument {
-    device: String,
-    gpus: Vec<String>,
-    emulation: bool,
-    family: String,
-    ranks: usize,
-    element: &'static str,
-    partials: &'static str,
+    #[serde(flatten)]
+    head: Head,
     memory: &'static str,
-    sampling: SamplingLine,
     rows: Vec<TuneRow>,
     left_out: Vec<LeftOutLine>,
     /// Where the routes were written.
@@ -146,15 +120,14 @@ impl TuneDocument {
             over_reference: reference(r).and_then(|reference| Some(r.us? / reference)),
         };
         Self {
-            device: crate::device::spelled(&report.device),
-            gpus: report.device.names.clone(),
-            emulation: report.emulation,
-            family: report.family.clone(),
-            ranks: report.device.names.len(),
-            element: report.element.name(),
-            partials: report.partials.sums(report.element).name(),
+            head: Head::of(
+                &report.device,
+                report.emulation,
+                &report.family,
+                (report.element, report.partials),
+                report.sampling,
+            ),
             memory: report.memory.name(),
-            sampling: report.sampling.into(),
             rows: report.rows.iter().map(row).collect(),
             left_out: left_out(&report.left_out),
             routes_file,
@@ -166,11 +139,7 @@ impl TuneDocument {
 
 impl Report for TuneDocument {
     fn text(&self) -> String {
-        let numbers = (self.element, self.partials);
-        let mut out = heading(&self.family, &self.device, &self.gpus, numbers, &self.sampling);
-        if self.emulation {
-            let _ = writeln!(out, "{EMULATION}");
-        }
+        let mut out = self.head.text(None);
         out.push('\n');
         let dash = || "-".to_owned();
         let mut table = (Table::default()
@@ -246,7 +215,7 @@ impl TuneDocument {
     }
 
     fn verdict(&self, row: &TuneRow) -> String {
-        match (self.emulation, row.selected) {
+        match (self.head.emulation, row.selected) {
             (true, _) if row.route.is_some() => "proven, not timed".to_owned(),
             (_, true) if row.comparator.is_some() => "selected".to_owned(),
             (_, true) => format!("selected: {}", row.reason),
@@ -258,14 +227,8 @@ impl TuneDocument {
 /// `topoforge bench`
 #[derive(Debug, Serialize)]
 pub struct BenchDocument {
-    device: String,
-    gpus: Vec<String>,
-    emulation: bool,
-    family: String,
-    ranks: usize,
-    element: &'static str,
-    partials: &'static str,
-    sampling: SamplingLine,
+    #[serde(flatten)]
+    head: Head,
     columns: Vec<String>,
     rows: Vec<BenchLine>,
     left_out: Vec<LeftOutLine>,
@@ -377,14 +340,13 @@ impl BenchDocument {
             }
         };
         Self {
-            device: crate::device::spelled(&report.device),
-            gpus: report.device.names.clone(),
-            emulation: report.emulation,
-            family: report.family.clone(),
-            ranks: report.device.names.len(),
-            element: report.element.name(),
-            partials: report.partials.sums(report.element).name(),
-            sampling: report.sampling.into(),
+            head: Head::of(
+                &report.device,
+                report.emulation,
+                &report.family,
+                (report.element, report.partials),
+                report.sampling,
+            ),
             columns: report.columns.clone(),
             rows: report.rows.iter().map(row).collect(),
             left_out: left_out(&report.left_out),
@@ -403,14 +365,7 @@ impl BenchDocument {
 impl Report for BenchDocument {
     /// Names are long and many, so that columns have letters and a list says which is which.
     fn text(&self) -> String {
-        let numbers = (self.element, self.partials);
-        let mut out = heading(&self.family, &self.device, &self.gpus, numbers, &self.sampling);
-        if let Some(group) = &self.group {
-            let _ = writeln!(out, "group: {group}");
-        }
-        if self.emulation {
-            let _ = writeln!(out, "{EMULATION}");
-        }
+        let mut out = self.head.text(self.group.as_deref());
         out.push('\n');
         let mut table = Table::default().figure("payload");
         for (index, name) in self.columns.iter().enumerate() {
@@ -456,28 +411,4 @@ impl Report for BenchDocument {
         }
         out
     }
-}
-
-fn heading(
-    family: &str,
-    device: &str,
-    names: &[String],
-    (element, partials): (&str, &str),
-    sampling: &SamplingLine,
-) -> String {
-    let mut names = names.to_vec();
-    names.dedup();
-    let several = |n: u32, what: &str| {
-        if n == 1 {
-            format!("one {what}")
-        } else {
-            format!("{n} {what}s")
-        }
-    };
-    format!(
-        "{family} on {device} ({}), {element} with {partials} partials, median of {} of {}\n",
-        names.join(", "),
-        several(sampling.samples, "sample"),
-        several(sampling.calls, "dependent call")
-    )
 }

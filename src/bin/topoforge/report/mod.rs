@@ -9,6 +9,7 @@ pub mod cuda;
 pub mod doctor;
 pub mod figures;
 pub mod floor;
+mod head;
 pub mod inventory;
 pub mod machine;
 pub mod nccl_tests;

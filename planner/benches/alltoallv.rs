@@ -1,7 +1,8 @@
 //! How long AlltoAllv planning takes: `cargo bench -p topoforge-planner --bench alltoallv`.
 //!
-//! Each figure is the least of many runs of a whole plan, start-up sweeps of the path plan included, over the number of its
-//! activations; the whole plan's time stands beside it. One core; the limits are the project's goals.
+//! Each figure is the median of many runs of a whole plan, start-up sweeps of the path plan included, over the number of its
+//! activations; the least and the whole plan's time stand beside it. One core; the limits are the project's goals. On a machine
+//! with other work: `chrt -f 50 taskset -c 1` before the program.
 
 use std::time::Instant;
 use topoforge_planner::alltoallv::{Demand, Effort, Fabric, Planner, Strategy, TreeSpec};
@@ -18,9 +19,9 @@ struct Row {
 
 fn main() {
     println!(
-        "| ranks | plan | limit, us an activation | us an activation | first activation, us | whole plan, us | activations |"
+        "| ranks | plan | limit, us an activation | us an activation | least | first activation, us | whole plan, us | activations |"
     );
-    println!("|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|");
     let node = TreeSpec::pcie_2x2x2;
     let row = |name, spec, strategy, effort, instances, runs, limit_us| Row {
         name,
@@ -37,16 +38,24 @@ fn main() {
     };
     use Strategy::{Pack, Peel, Rotation};
     for row in [
-        row("peel, cheap", node(), Peel, Some(Effort::CHEAP), 10, 200, Some(3.0)),
+        row("peel, cheap", node(), Peel, Some(Effort::cheap(8)), 10, 200, Some(3.0)),
         row("peel with swap", node(), Peel, Some(swap), 10, 200, Some(8.0)),
         row("peel with swap, polished", node(), Peel, None, 10, 200, None),
-        row("peel, cheap", node().cluster(2), Peel, Some(Effort::CHEAP), 6, 50, None),
+        row(
+            "peel, cheap",
+            node().cluster(2),
+            Peel,
+            Some(Effort::cheap(16)),
+            6,
+            50,
+            None,
+        ),
         row("peel, default", node().cluster(2), Peel, None, 6, 50, None),
         row(
             "peel, cheap",
             node().cluster(8),
             Peel,
-            Some(Effort::CHEAP),
+            Some(Effort::cheap(64)),
             3,
             10,
             Some(20.0),
@@ -56,9 +65,9 @@ fn main() {
             "peel, cheap",
             node().cluster(32),
             Peel,
-            Some(Effort::CHEAP),
+            Some(Effort::cheap(256)),
             1,
-            3,
+            5,
             Some(40.0),
         ),
         row("pack", node().cluster(8), Pack, None, 3, 20, None),
@@ -77,7 +86,7 @@ fn print_row(row: &Row) {
     if let Some(effort) = row.effort {
         planner = planner.with_effort(effort);
     }
-    let (mut each, mut whole, mut first, mut activations) = (0.0, 0.0, 0.0, 0);
+    let (mut each, mut least, mut whole, mut first, mut activations) = (0.0, 0.0, 0.0, 0.0, 0);
     for number in 0..row.instances {
         // Odd ones: each rank has its own order of destinations, the harder kind.
         let Ok(demand) = Demand::skewed(2 * number + 1, planner.ranks(), 256_000_000) else {
@@ -86,24 +95,26 @@ fn print_row(row: &Row) {
         let plan = |planner: &mut Planner| {
             let _ = planner.plan_by(&demand, row.strategy);
         };
-        let best = least(row.runs, || plan(&mut planner));
+        let (middle, best) = times(row.runs, || plan(&mut planner));
         let count = planner.last().len();
-        let begun = least(row.runs, || {
+        let (begun, _) = times(row.runs, || {
             let _ = planner.begin(&demand);
             planner.advance();
         });
-        each += best / count.max(1) as f64;
-        whole += best;
+        each += middle / count.max(1) as f64;
+        least += best / count.max(1) as f64;
+        whole += middle;
         first += begun;
         activations += count;
     }
     let of = |sum: f64| sum / row.instances as f64;
     println!(
-        "| {} | {} | {} | {:.2} | {} | {:.0} | {:.0} |",
+        "| {} | {} | {} | {:.2} | {:.2} | {} | {:.0} | {:.0} |",
         planner.ranks(),
         row.name,
         row.limit_us.map_or("-".into(), |limit| format!("{limit}")),
         of(each),
+        of(least),
         if row.strategy == Strategy::Peel {
             format!("{:.1}", of(first))
         } else {
@@ -114,12 +125,14 @@ fn print_row(row: &Row) {
     );
 }
 
-/// The shortest of so many runs, microseconds.
-fn least(runs: u32, mut run: impl FnMut()) -> f64 {
+/// The median and the shortest of so many runs, microseconds.
+fn times(runs: u32, mut run: impl FnMut()) -> (f64, f64) {
     let once = |_| {
         let at = Instant::now();
         run();
         at.elapsed().as_secs_f64() * 1e6
     };
-    (0..runs).map(once).fold(f64::INFINITY, f64::min)
+    let mut all: Vec<f64> = (0..runs.max(1)).map(once).collect();
+    all.sort_by(f64::total_cmp);
+    (all[all.len() / 2], all[0])
 }

@@ -10,7 +10,7 @@ use super::demand::Demand;
 use super::fabric::Fabric;
 use super::net::Net;
 use super::pack::{Pack, Work};
-use super::peel::{Effort, Peel};
+use super::peel::{Effort, PEEL_MOST, Peel};
 use super::plan::{Chunk, Plan, PlanFault};
 use super::polish::Polish;
 use super::{fluid, handoff, rotate};
@@ -244,7 +244,7 @@ impl Planner {
         if self.peeling && self.handed == self.plan.len() {
             self.peeling = self.peel.step(&self.net, &mut self.plan);
             if self.peeling && self.plan.len() == Peel::most_activations(&self.net) {
-                self.pack_rest();
+                self.pack(None);
                 self.peeling = false;
             }
         }
@@ -331,6 +331,11 @@ impl Planner {
     }
 
     fn make(&mut self, demand: &Demand, strategy: Strategy) {
+        // So many ranks have no room to be peeled.
+        let strategy = match strategy {
+            Strategy::Peel | Strategy::Cached if self.net.ranks > PEEL_MOST => Strategy::Pack,
+            other => other,
+        };
         self.plan.clear();
         self.strategy = strategy;
         self.rounds = strategy != Strategy::Fluid;
@@ -352,8 +357,8 @@ impl Planner {
                 }
             }
             Strategy::Pack => {
-                self.peel.begin(&self.net, demand, self.effort);
-                self.pack_rest();
+                self.peel.plan_paths(&self.net, demand.bytes(), self.effort);
+                self.pack(Some(demand.bytes()));
             }
             Strategy::Rotation => {
                 rotate::rotation(
@@ -365,7 +370,7 @@ impl Planner {
                 );
             }
             Strategy::Fluid => {
-                self.peel.begin(&self.net, demand, self.effort);
+                self.peel.plan_paths(&self.net, demand.bytes(), self.effort);
                 fluid::all(&self.net, demand.bytes(), self.peel.shares(), &mut self.plan);
             }
         }
@@ -376,7 +381,7 @@ impl Planner {
         self.peel.begin(&self.net, demand, effort);
         while self.peel.step(&self.net, &mut self.plan) {
             if self.plan.len() == Peel::most_activations(&self.net) {
-                self.pack_rest();
+                self.pack(None);
                 break;
             }
         }
@@ -390,10 +395,12 @@ impl Planner {
         handoff::barrier(&self.net, &self.plan, &mut self.free)
     }
 
-    fn pack_rest(&mut self) {
+    /// Packs a demand whose paths are planned, or what peeling has left.
+    fn pack(&mut self, bytes: Option<&[u64]>) {
+        let (whole, rem) = bytes.map_or_else(|| self.peel.left(), |bytes| (bytes, bytes));
         let work = Work {
-            whole: self.peel.whole(),
-            rem: self.peel.left(),
+            whole,
+            rem,
             share: self.peel.shares(),
             quantum: self.peel.quantum(),
         };

@@ -11,15 +11,21 @@ pub(super) struct Net {
     pub resources: usize,
     /// First lane of each pair `from * ranks + to`, and the number of lanes.
     pub first: Vec<u32>,
-    /// Pair of each lane.
+    /// Pair of each lane, and its two ends.
     pub pair: Vec<u32>,
+    pub from: Vec<u16>,
+    pub to: Vec<u16>,
     /// Time of a byte on each lane, nanoseconds.
     pub inv: Vec<f32>,
     /// Bytes in a nanosecond.
     pub rate: Vec<f32>,
-    /// Where each lane's resources begin in `pool`, and the length of `pool`.
-    start: Vec<u32>,
-    pool: Vec<u16>,
+    /// Resources of each lane, `stride` for each: what a lane lacks is filled with the number behind the last resource.
+    padded: Vec<u16>,
+    stride: usize,
+    /// How many of them are a lane's own.
+    count: Vec<u8>,
+    /// Pairs between nodes have several paths: nodes touch each other's loads.
+    pub coupled: bool,
     /// How much of a lane's time a resource is busy with it: all, or a part if it carries several; of the fastest lane
     /// where it is fluid.
     pub share: Vec<f32>,
@@ -48,9 +54,9 @@ pub(super) struct Ends {
     /// Ranks that have each resource at their sending, and at their receiving end.
     pub senders: Vec<Vec<u32>>,
     pub receivers: Vec<Vec<u32>>,
-    /// Rank `to`'s lane from `from` is `to` plus the first figure where its node comes first, else plus the second; it wraps.
-    pub bases: Vec<(u32, u32)>,
     pub per_node: usize,
+    /// How much of a lane's time each of these resources is busy with it.
+    pub hold: Vec<f32>,
 }
 
 /// Resources that fit one word of bits.
@@ -63,15 +69,26 @@ impl Net {
     /// The tables of a fabric.
     pub fn new(fabric: &Fabric) -> Self {
         let (ranks, resources) = (fabric.ranks(), fabric.resources());
+        let pairs = || (0..ranks * ranks).filter(|pair| pair / ranks != pair % ranks);
+        let paths = |pair: usize| fabric.paths(pair / ranks, pair % ranks);
+        let node = |rank: usize| rank / fabric.ranks_per_node();
+        // Pairs of one pair of nodes are like those of any other.
+        let some = || pairs().filter(|pair| pair / ranks < fabric.ranks_per_node() && node(pair % ranks) < 2);
+        let stride = some().flat_map(paths).map(|path| path.resources().len()).max();
+        let stride = stride.unwrap_or(1);
         let mut net = Self {
             ranks,
             resources,
             first: Vec::with_capacity(ranks * ranks + 1),
             pair: Vec::new(),
+            from: Vec::new(),
+            to: Vec::new(),
             inv: Vec::new(),
             rate: Vec::new(),
-            start: vec![0],
-            pool: Vec::new(),
+            padded: Vec::new(),
+            stride,
+            count: Vec::new(),
+            coupled: some().any(|pair| node(pair % ranks) > 0 && fabric.path_count(pair / ranks, pair % ranks) > 1),
             share: Vec::with_capacity(resources),
             own: Vec::with_capacity(resources),
             slots: Vec::with_capacity(resources),
@@ -106,16 +123,20 @@ impl Net {
             for class in 0..fabric.path_count(from, to) {
                 let path = fabric.path(from, to, class);
                 net.pair.push(pair as u32);
+                net.from.push(from as u16);
+                net.to.push(to as u16);
                 let inv = nanoseconds(path.inv_fs);
                 net.inv.push(inv);
                 net.rate.push(1.0 / inv);
-                net.pool.extend(path.resources().iter().map(|&id| id as u16));
-                net.start.push(net.pool.len() as u32);
+                let ids = path.resources();
+                let padding = std::iter::repeat_n(resources as u16, stride - ids.len());
+                net.padded.extend(ids.iter().map(|&id| id as u16).chain(padding));
+                net.count.push(ids.len() as u8);
             }
         }
         net.first.push(net.inv.len() as u32);
         for lane in 0..net.len() {
-            for &r in &net.pool[net.start[lane] as usize..net.start[lane + 1] as usize] {
+            for &r in &net.padded[lane * stride..lane * stride + usize::from(net.count[lane])] {
                 let own = net.own[usize::from(r)];
                 if own > 0.0 {
                     let share = &mut net.share[usize::from(r)];
@@ -125,11 +146,11 @@ impl Net {
         }
         // A path whose resources carry any number of lanes has ports all the same: its ends.
         for lane in 0..net.len() {
-            let uses = net.start[lane] as usize..net.start[lane + 1] as usize;
+            let uses = lane * stride..lane * stride + usize::from(net.count[lane]);
             let free = |r: &u16| net.slots[usize::from(*r)] == UNLIMITED && !net.port[usize::from(*r)];
-            if net.pool[uses.clone()].iter().all(free) {
+            if net.padded[uses.clone()].iter().all(free) {
                 for at in [uses.start, uses.end - 1] {
-                    net.port[usize::from(net.pool[at])] = true;
+                    net.port[usize::from(net.padded[at])] = true;
                 }
             }
         }
@@ -170,22 +191,32 @@ impl Net {
             }
         }
         let mut runs = vec![Vec::new(); n];
-        let mut bases = vec![(0, 0); n];
         for (from, runs) in runs.iter_mut().enumerate() {
             let begin = node(from) * per_node;
             for (first, last) in [(0, begin), (begin + per_node, n)] {
                 if first < last {
-                    let lane = self.first[from * n + first];
-                    runs.push((first as u32, lane, (last - first) as u32));
-                    let base = lane.wrapping_sub(first as u32);
-                    *(if first == 0 {
-                        &mut bases[from].0
-                    } else {
-                        &mut bases[from].1
-                    }) = base;
+                    runs.push((first as u32, self.first[from * n + first], (last - first) as u32));
                 }
             }
         }
+        let far = || {
+            let lanes = runs.iter().flatten();
+            lanes.flat_map(|&(_, lane, count)| lane as usize..(lane + count) as usize)
+        };
+        let some = far().next().map_or(1.0, |lane| self.inv[lane]);
+        let uniform = far().all(|lane| self.inv[lane] == some);
+        // What a fluid resource is busy with does not follow from the time of lanes of several rates.
+        let fluid = |r: &u16| self.own[usize::from(*r)] > 0.0;
+        if !uniform && out.iter().chain(&into).flatten().any(fluid) {
+            return None;
+        }
+        let hold = |r: usize| {
+            if self.own[r] > 0.0 {
+                self.own[r] / some
+            } else {
+                self.share[r]
+            }
+        };
         let holders = |of: &[Vec<u16>]| {
             let mut holders = vec![Vec::new(); self.resources];
             for (rank, ids) in of.iter().enumerate() {
@@ -199,8 +230,8 @@ impl Net {
             runs,
             out,
             into,
-            bases,
             per_node,
+            hold: (0..self.resources).map(hold).collect(),
         })
     }
 
@@ -220,7 +251,14 @@ impl Net {
     /// The resources of a lane.
     #[inline]
     pub fn uses(&self, lane: usize) -> &[u16] {
-        &self.pool[self.start[lane] as usize..self.start[lane + 1] as usize]
+        let begin = lane * self.stride;
+        &self.padded[begin..begin + usize::from(self.count[lane])]
+    }
+
+    /// The resources of a lane and, behind them, the number of resources as often as others have more: loops of one length.
+    #[inline]
+    pub fn padded(&self, lane: usize) -> &[u16] {
+        &self.padded[lane * self.stride..(lane + 1) * self.stride]
     }
 
     /// Time that a byte on a lane keeps a resource busy, nanoseconds.

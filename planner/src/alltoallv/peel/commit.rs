@@ -23,17 +23,30 @@ impl Peel {
             }
             let bytes = share(rem, duration * net.rate[lane]);
             plan.lanes.push(Chunk {
-                from: (pair / net.ranks) as u16,
-                to: (pair % net.ranks) as u16,
+                from: net.from[lane],
+                to: net.to[lane],
                 path: (lane - net.first[pair] as usize) as u16,
                 turn: 0,
                 offset: self.whole[pair] - rem,
                 bytes,
             });
-            self.rem[pair] = rem - bytes;
-            self.rest[net.lanes(pair)].fill((rem - bytes) as f32);
+            let left = rem - bytes;
+            self.rem[pair] = left;
+            self.rest[net.lanes(pair)].fill(left as f32);
             self.relieve(net, lane, pair, bytes as f32);
-            exhausted |= rem == bytes;
+            let (from, to) = (usize::from(net.from[lane]), usize::from(net.to[lane]));
+            match &mut self.far {
+                Some(far) if !net.is_local(from, lane) => {
+                    far.set(from, to, left as f32 * net.inv[lane]);
+                    self.far_left -= usize::from(left == 0);
+                }
+                _ if left == 0 => {
+                    exhausted = true;
+                    let nodes = self.local_left.len();
+                    self.local_left[from * nodes / net.ranks] -= 1;
+                }
+                _ => {}
+            }
         }
         plan.end();
         if exhausted {

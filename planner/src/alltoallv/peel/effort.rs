@@ -15,6 +15,10 @@ pub struct Effort {
     pub polish: bool,
     /// Quanta in which the busiest resource would be done: `rho` times the most peers of a rank.
     pub rho: f32,
+    /// Durations compared for each selection: 4 or 8.
+    pub durations: usize,
+    /// Sweeps of the path plan before the first step, at most.
+    pub initial_sweeps: usize,
     /// Steps from one sweep of the path plan to the next.
     pub sweep_every: usize,
     /// Plans made with other quanta, of which the one predicted to be shortest is taken; 1 to 4.
@@ -29,7 +33,9 @@ impl Effort {
         swap: false,
         polish: false,
         rho: 3.0,
-        sweep_every: 2,
+        durations: 4,
+        initial_sweeps: 6,
+        sweep_every: 3,
         tries: 1,
     };
     /// Four durations and exchanges.
@@ -39,9 +45,23 @@ impl Effort {
         swap: true,
         polish: true,
         rho: 3.0,
+        durations: 8,
+        initial_sweeps: 12,
         sweep_every: 1,
         tries: 1,
     };
+
+    /// The least that gives good plans: one duration where there are many lanes to select from.
+    pub fn cheap(ranks: usize) -> Self {
+        if ranks <= 16 {
+            return Self::CHEAP;
+        }
+        Self {
+            caps: [2.0, 0.0, 0.0, 0.0],
+            tried: 1,
+            ..Self::CHEAP
+        }
+    }
 
     /// What a number of ranks can afford.
     pub fn for_ranks(ranks: usize) -> Self {

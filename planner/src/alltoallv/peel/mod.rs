@@ -5,25 +5,23 @@
 //! `Peel::new`; each step reads only what earlier steps left, so activation `k + 1` can be made while `k` runs.
 //! Floats steer, integers count: bytes are exact. Start at `Peel::step`.
 
+mod begin;
 mod commit;
 mod effort;
+mod far;
 mod prices;
 mod select;
 mod swap;
 mod sweep;
 mod volumes;
 
-use super::demand::Demand;
 use super::net::{Net, UNLIMITED, WORD};
 use super::plan::Plan;
 
 pub use effort::Effort;
 
-/// Sweeps of the path plan before the first step.
-const INITIAL_SWEEPS: usize = 12;
-
 /// Ranks up to which a plan may be peeled at all.
-const PEEL_MOST: usize = 256;
+pub const PEEL_MOST: usize = 256;
 
 const NOBODY: u32 = u32::MAX;
 
@@ -36,29 +34,40 @@ pub(super) struct Peel {
     rem: Vec<u64>,
     /// Bytes left of each lane's pair, rounded.
     rest: Vec<f32>,
-    /// Pairs with something left.
+    /// Pairs with something left; without those that `far` holds.
     active: Vec<u32>,
-    /// Pairs with several paths, by node of the source.
+    /// How many there are of these in each node, and of all others.
+    local_left: Vec<u32>,
+    far_left: usize,
+    /// Pairs between nodes, where their ends say all about them.
+    far: Option<far::Far>,
+    /// Pairs with several paths, by node of the source; those of them that have something to send.
     several: Vec<u32>,
     node_ends: Vec<u32>,
+    live: Vec<u32>,
+    live_ends: Vec<u32>,
     next_node: usize,
+    /// Nodes in which a sweep moved nothing.
+    calm: Vec<bool>,
     /// Bytes that the path plan gives each lane.
     share: Vec<f32>,
-    /// Load of each resource when the path plan is kept, nanoseconds.
+    /// Load of each resource when the path plan is kept, nanoseconds; that part of it that no choice of paths changes.
     load: Vec<f32>,
-    /// Load over the largest to the power 16 while sweeping; what a nanosecond on each resource is worth else.
+    base: Vec<f32>,
+    /// The largest load of each node.
+    tops: Vec<f32>,
+    /// Load over the largest to the power 32 while sweeping, what a nanosecond on each resource is worth else; and a zero.
     price: Vec<f32>,
-    /// Load over the largest to the power 64.
+    /// Load over the largest to the power 64, and the sum of all.
     high: Vec<f32>,
+    highs: f32,
     /// What a byte on each lane is worth.
     worth: Vec<f32>,
     /// What a byte on the pair's other lane is worth.
     other_worth: Vec<f32>,
-    /// Prices at the two ends of paths between nodes, for each rank.
-    out_price: Vec<f32>,
-    into_price: Vec<f32>,
-    /// What each lane is worth for the duration tried.
+    /// What each lane is worth for the duration tried; of lanes between nodes `far` knows.
     weight: Vec<f32>,
+    cap: f32,
     /// Resources by load, largest first.
     order: Vec<u16>,
     /// Lanes of each resource.
@@ -74,10 +83,6 @@ pub(super) struct Peel {
     in_use: Vec<u16>,
     limit: Vec<u16>,
     egress: Vec<bool>,
-    /// Full resources at either end of each rank's paths between nodes; 1 where there is none at the receiving end.
-    shut_out: Vec<i8>,
-    shut_in: Vec<i8>,
-    open_in: Vec<f32>,
     owner: Vec<u32>,
     selection: Vec<u32>,
     best: Vec<u32>,
@@ -105,27 +110,10 @@ impl Peel {
             several.extend(pairs.filter(|&p| net.lanes(p).len() > 1).map(|p| p as u32));
             node_ends.push(several.len() as u32);
         }
-        // Lanes between nodes are found by their ends where that is possible.
-        let listed = |lane: &usize| {
-            let local = net.local[net.pair[*lane] as usize / n];
-            net.ends.is_none() || (local.0 as usize..local.1 as usize).contains(lane)
-        };
-        let mut user_start = vec![0u32; resources + 1];
-        for lane in (0..lanes).filter(listed) {
-            net.uses(lane).iter().for_each(|&r| user_start[usize::from(r) + 1] += 1);
-        }
-        for r in 0..resources {
-            user_start[r + 1] += user_start[r];
-        }
-        let mut fill = user_start.clone();
-        let mut users = vec![0u32; user_start[resources] as usize];
-        for lane in (0..lanes).filter(listed) {
-            for &r in net.uses(lane) {
-                let at = &mut fill[usize::from(r)];
-                users[*at as usize] = lane as u32;
-                *at += 1;
-            }
-        }
+        // Whoever has more ranks is never peeled: only the path plan is made.
+        let peeled = n <= PEEL_MOST;
+        let (pairs, lanes) = if peeled { (n * n, lanes) } else { (0, 0) };
+        let (user_start, users) = users(net, lanes);
         let limit: Vec<u16> = (0..resources)
             .map(|r| if net.port[r] { 1 } else { net.slots[r] })
             .collect();
@@ -146,22 +134,30 @@ impl Peel {
             .fold(0, |bits, r| bits | 1 << r);
         Self {
             effort: Effort::FULL,
-            rem: vec![0; n * n],
-            whole: vec![0; n * n],
+            rem: vec![0; pairs],
+            whole: vec![0; pairs],
             rest: vec![0.0; lanes],
-            active: Vec::with_capacity(n * n),
+            active: Vec::with_capacity(n * if net.ends.is_some() { per_node } else { n }),
+            local_left: vec![0; nodes],
+            far_left: 0,
+            far: (peeled && net.ends.is_some()).then(|| far::Far::new(n)),
+            live: Vec::with_capacity(several.len()),
+            live_ends: Vec::with_capacity(nodes),
             several,
             node_ends,
             next_node: 0,
-            share: vec![0.0; lanes],
+            calm: vec![false; nodes],
+            share: vec![0.0; net.len()],
             load: vec![0.0; resources],
-            price: vec![0.0; resources],
+            base: vec![0.0; resources],
+            tops: vec![0.0; nodes],
+            price: vec![0.0; resources + 1],
             high: vec![0.0; resources],
+            highs: 0.0,
             worth: vec![0.0; lanes],
             other_worth: vec![0.0; lanes],
-            out_price: vec![0.0; n],
-            into_price: vec![0.0; n],
             weight: vec![0.0; lanes],
+            cap: 0.0,
             order: (0..resources as u16).collect(),
             user_start,
             users,
@@ -172,9 +168,6 @@ impl Peel {
             in_use: vec![0; resources],
             limit,
             egress: is_egress,
-            shut_out: vec![0; n],
-            shut_in: vec![0; n],
-            open_in: vec![1.0; n],
             owner: vec![NOBODY; resources],
             selection: Vec::with_capacity(2 * n),
             best: Vec::with_capacity(2 * n),
@@ -188,47 +181,6 @@ impl Peel {
         }
     }
 
-    /// Takes a demand and plans its paths.
-    pub fn begin(&mut self, net: &Net, demand: &Demand, effort: Effort) {
-        self.effort = effort;
-        self.active.clear();
-        self.weight.fill(0.0);
-        self.share.fill(0.0);
-        self.steps = 0;
-        self.next_node = 0;
-        for (pair, &bytes) in demand.bytes().iter().enumerate() {
-            self.rem[pair] = bytes;
-            self.whole[pair] = bytes;
-            self.rest[net.lanes(pair)].fill(bytes as f32);
-            if bytes > 0 {
-                self.active.push(pair as u32);
-                self.share[net.first[pair] as usize] = bytes as f32;
-            }
-        }
-        let peers = self.peers(net.ranks);
-        if peers == 1 {
-            self.one_path_each(net);
-        } else {
-            self.reload(net);
-            for _ in 0..INITIAL_SWEEPS {
-                self.sweep_all(net);
-            }
-        }
-        self.reload(net);
-        self.busiest = self.most;
-        self.quantum = self.most / (effort.rho * peers as f32);
-    }
-
-    /// The most peers of a rank, either way; at least 1.
-    fn peers(&mut self, ranks: usize) -> u32 {
-        self.degrees.fill(0);
-        for &pair in &self.active {
-            self.degrees[pair as usize / ranks] += 1;
-            self.degrees[ranks + pair as usize % ranks] += 1;
-        }
-        self.degrees.iter().copied().max().unwrap_or(0).max(1)
-    }
-
     /// The busiest resource's load when the demand was taken, nanoseconds.
     pub fn busiest(&self) -> f32 {
         self.busiest
@@ -240,16 +192,11 @@ impl Peel {
     }
 
     /// Bytes of each pair, and those that are left.
-    pub fn whole(&self) -> &[u64] {
-        &self.whole
+    pub fn left(&self) -> (&[u64], &[u64]) {
+        (&self.whole, &self.rem)
     }
 
-    /// Bytes left of each pair.
-    pub fn left(&self) -> &[u64] {
-        &self.rem
-    }
-
-    /// Bytes that the path plan gives each lane.
+    /// Bytes that the path plan gives each lane of pairs that have several.
     pub fn shares(&self) -> &[f32] {
         &self.share
     }
@@ -266,11 +213,11 @@ impl Peel {
 
     /// Appends the next activation; false when nothing is left.
     pub fn step(&mut self, net: &Net, plan: &mut Plan) -> bool {
-        if self.active.is_empty() {
+        if self.active.is_empty() && self.far_left == 0 {
             return false;
         }
         if self.steps % 64 == 63 {
-            self.reload(net);
+            self.recount(net);
         }
         if self.steps > 0 && self.steps.is_multiple_of(self.effort.sweep_every) {
             self.sweep_some(net);
@@ -300,32 +247,71 @@ impl Peel {
             }
         }
         if self.best.is_empty() {
-            self.best.push(net.first[self.active[0] as usize]);
+            let first = self.active.first().map(|&pair| pair as usize);
+            let pair = first.or_else(|| self.rem.iter().position(|&rem| rem > 0));
+            self.best.push(net.first[pair.unwrap_or(0)]);
         }
         self.commit(net, found.1, plan);
         true
     }
 
-    /// Loads from the path plan, from scratch.
-    fn reload(&mut self, net: &Net) {
-        self.load.fill(0.0);
-        for &pair in &self.active {
-            for lane in net.lanes(pair as usize) {
-                let bytes = self.share[lane];
-                if bytes > 0.0 {
-                    for &r in net.uses(lane) {
-                        self.load[usize::from(r)] += bytes * net.hold(lane, r);
-                    }
-                }
-            }
+    /// Loads from what is left, from scratch: sums of differences drift.
+    fn recount(&mut self, net: &Net) {
+        if let (Some(far), Some(ends)) = (&mut self.far, &net.ends) {
+            far.bound();
+            self.base.fill(0.0);
+            far.load(ends, &mut self.base);
         }
-        self.most = largest(&self.load);
+        self.reload(net);
     }
+}
+
+/// Lanes of each resource, but for those that are found by their ends.
+fn users(net: &Net, lanes: usize) -> (Vec<u32>, Vec<u32>) {
+    let listed = |&lane: &usize| net.ends.is_none() || net.is_local(usize::from(net.from[lane]), lane);
+    let mut start = vec![0u32; net.resources + 1];
+    for lane in (0..lanes).filter(listed) {
+        net.uses(lane).iter().for_each(|&r| start[usize::from(r) + 1] += 1);
+    }
+    for r in 0..net.resources {
+        start[r + 1] += start[r];
+    }
+    let mut fill = start.clone();
+    let mut users = vec![0u32; start[net.resources] as usize];
+    for lane in (0..lanes).filter(listed) {
+        for &r in net.uses(lane) {
+            let at = &mut fill[usize::from(r)];
+            users[*at as usize] = lane as u32;
+            *at += 1;
+        }
+    }
+    (start, users)
 }
 
 /// The largest of numbers that are not negative.
 fn largest(of: &[f32]) -> f32 {
-    of.iter().fold(0.0, |a, &b| if b > a { b } else { a })
+    let mut parts = [0.0f32; 8];
+    let chunks = of.chunks_exact(8);
+    let rest = chunks.remainder().iter().fold(0.0, |a, &b| larger(b, a));
+    for chunk in chunks {
+        for k in 0..8 {
+            parts[k] = larger(chunk[k], parts[k]);
+        }
+    }
+    parts.iter().fold(rest, |a, &b| larger(b, a))
+}
+
+/// A sum in eight parts: its order is fixed and a loop over vectors.
+fn total(of: &[f32]) -> f32 {
+    let mut parts = [0.0f32; 8];
+    let chunks = of.chunks_exact(8);
+    let rest: f32 = chunks.remainder().iter().sum();
+    for chunk in chunks {
+        for k in 0..8 {
+            parts[k] += chunk[k];
+        }
+    }
+    parts.iter().sum::<f32>() + rest
 }
 
 #[inline]

@@ -2,14 +2,14 @@
 //!
 //! It reads loads and changes none. Start at [`Peel::rank`].
 
-use super::{Peel, largest};
+use super::{Peel, total};
 use crate::alltoallv::maths::to16;
 use crate::alltoallv::net::{Net, WORD};
 
 impl Peel {
     /// Prices, and resources in order of load.
     pub(super) fn rank(&mut self, net: &Net) {
-        self.most = largest(&self.load);
+        self.find_tops();
         let scale = 1.0 / self.most.max(f32::MIN_POSITIVE);
         for ((&load, price), (high, share)) in
             (self.load.iter().zip(&mut self.price)).zip(self.high.iter_mut().zip(&net.share))
@@ -19,30 +19,12 @@ impl Peel {
             *price = (p + 0.05 * x * x + 1e-9) * share;
             *high = (p * p) * (p * p);
         }
+        self.highs = total(&self.high);
         self.sort(scale);
-        match &net.ends {
-            Some(ends) => {
-                for rank in 0..net.ranks {
-                    let sum = |of: &[u16]| of.iter().map(|&r| self.price[usize::from(r)]).sum();
-                    self.out_price[rank] = sum(&ends.out[rank]);
-                    self.into_price[rank] = sum(&ends.into[rank]);
-                }
-                for (rank, runs) in ends.runs.iter().enumerate() {
-                    let out = self.out_price[rank];
-                    for &(to, lane, count) in runs {
-                        let (to, lane, count) = (to as usize, lane as usize, count as usize);
-                        let worth = self.worth[lane..lane + count].iter_mut();
-                        let figures = self.into_price[to..to + count].iter().zip(&net.inv[lane..lane + count]);
-                        worth
-                            .zip(figures)
-                            .for_each(|(worth, (into, inv))| *worth = (out + into) * inv);
-                    }
-                    let (begin, end) = net.local[rank];
-                    self.appraise(net, begin as usize..end as usize);
-                }
-            }
-            None => self.appraise(net, 0..net.len()),
+        if let (Some(far), Some(ends)) = (&mut self.far, &net.ends) {
+            far.set_prices(ends, &self.price);
         }
+        self.appraise(net);
     }
 
     /// Resources in order of load.
@@ -67,7 +49,7 @@ impl Peel {
             return;
         }
         // Counted into 256 steps of load, in the order of their numbers within a step.
-        let step = |load: f32| 255 - ((load * scale * 255.0) as usize).min(255);
+        let step = |load: f32| 255 - ((load * scale * 255.0) as i32).clamp(0, 255) as usize;
         let mut begins = [0u16; 257];
         self.load.iter().for_each(|&load| begins[step(load) + 1] += 1);
         for k in 0..256 {
@@ -81,14 +63,21 @@ impl Peel {
     }
 
     /// What bytes are worth on lanes, and on the other lanes of their pairs.
-    fn appraise(&mut self, net: &Net, range: std::ops::Range<usize>) {
-        for lane in range.clone().filter(|&lane| self.rest[lane] > 0.0) {
-            let sum: f32 = net.uses(lane).iter().map(|&r| self.price[usize::from(r)]).sum();
-            self.worth[lane] = sum * net.inv[lane];
-        }
-        for lane in range.filter(|&lane| self.rest[lane] > 0.0) {
-            let other = self.other(net.lanes(net.pair[lane] as usize), lane);
-            self.other_worth[lane] = self.worth[other];
+    fn appraise(&mut self, net: &Net) {
+        for &pair in &self.active {
+            let lanes = net.lanes(pair as usize);
+            for lane in lanes.clone() {
+                let sum: f32 = net.padded(lane).iter().map(|&r| self.price[usize::from(r)]).sum();
+                self.worth[lane] = sum * net.inv[lane];
+            }
+            if lanes.len() == 2 {
+                self.other_worth[lanes.start] = self.worth[lanes.start + 1];
+                self.other_worth[lanes.start + 1] = self.worth[lanes.start];
+                continue;
+            }
+            for lane in lanes.clone() {
+                self.other_worth[lane] = self.worth[self.other(lanes.clone(), lane)];
+            }
         }
     }
 }

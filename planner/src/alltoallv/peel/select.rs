@@ -3,8 +3,8 @@
 //! Selections are feasible and maximal: every rank's sending port is looked at. It sets no bytes. Start at
 //! [`Peel::select`].
 
-use super::{NOBODY, Peel, WORD, larger, smaller};
-use crate::alltoallv::net::{Ends, Net, UNLIMITED};
+use super::{NOBODY, Peel, WORD, smaller};
+use crate::alltoallv::net::{Net, UNLIMITED};
 use std::ops::Range;
 
 impl Peel {
@@ -12,29 +12,24 @@ impl Peel {
     ///
     /// Bytes past what the path plan gives a lane relieve the pair's other path instead.
     pub(super) fn weigh(&mut self, net: &Net, cap: f32) {
-        match &net.ends {
-            Some(ends) => {
-                for (runs, &(begin, end)) in ends.runs.iter().zip(&net.local) {
-                    for &(_, lane, count) in runs {
-                        self.weigh_single(net, cap, lane as usize..(lane + count) as usize);
-                    }
-                    self.weigh_any(net, cap, begin as usize..end as usize);
+        self.cap = cap;
+        if self.far.is_none() {
+            self.weigh_range(net, cap, 0..net.len());
+            return;
+        }
+        let nodes = self.local_left.len();
+        for node in 0..nodes {
+            // Of a node with nothing left to itself no weight is looked at.
+            if self.local_left[node] > 0 {
+                for rank in node * net.ranks / nodes..(node + 1) * net.ranks / nodes {
+                    let (begin, end) = net.local[rank];
+                    self.weigh_range(net, cap, begin as usize..end as usize);
                 }
             }
-            None => self.weigh_any(net, cap, 0..net.len()),
         }
     }
 
-    fn weigh_single(&mut self, net: &Net, cap: f32, range: Range<usize>) {
-        let weight = &mut self.weight[range.clone()];
-        let (rest, rate) = (&self.rest[range.clone()], &net.rate[range.clone()]);
-        let worth = &self.worth[range];
-        for (((weight, rest), rate), worth) in weight.iter_mut().zip(rest).zip(rate).zip(worth) {
-            *weight = smaller(*rest, cap * rate) * worth;
-        }
-    }
-
-    fn weigh_any(&mut self, net: &Net, cap: f32, range: Range<usize>) {
+    fn weigh_range(&mut self, net: &Net, cap: f32, range: Range<usize>) {
         let weight = &mut self.weight[range.clone()];
         let (rest, rate) = (&self.rest[range.clone()], &net.rate[range.clone()]);
         let (worth, other) = (&self.worth[range.clone()], &self.other_worth[range.clone()]);
@@ -49,6 +44,17 @@ impl Peel {
             let bytes = smaller(*rest, cap * rate);
             let own = smaller(bytes, *share);
             *weight = own * worth + (bytes - own) * other;
+        }
+    }
+
+    /// What a lane is worth.
+    #[inline]
+    pub(super) fn weight_of(&self, net: &Net, lane: usize) -> f32 {
+        match &self.far {
+            Some(far) if !net.is_local(usize::from(net.from[lane]), lane) => {
+                far.weight(usize::from(net.from[lane]), usize::from(net.to[lane]), self.cap)
+            }
+            _ => self.weight[lane],
         }
     }
 
@@ -72,80 +78,74 @@ impl Peel {
     pub(super) fn select(&mut self, net: &Net, cap: f32) {
         self.release();
         let bar = (self.most - cap).min(0.98 * self.most);
+        let small = !self.masks.is_empty();
         for at in 0..self.order.len() {
             let r = self.order[at];
             let resource = usize::from(r);
             if (self.load[resource] < bar && !self.egress[resource]) || self.full(resource) {
                 continue;
             }
-            if let Some(lane) = self.heaviest(net, resource) {
+            if small {
+                if let Some(lane) = self.heaviest_small(resource) {
+                    self.selection.push(lane as u32);
+                    self.taken[0] |= self.masks[lane];
+                    if self.taken[0] & self.senders == self.senders {
+                        // Every lane needs a sender.
+                        return;
+                    }
+                }
+            } else if let Some(lane) = self.heaviest(net, resource) {
                 self.take(net, lane);
             }
         }
+    }
+
+    /// The heaviest lane of a resource whose resources are all free, where they are bits of one word.
+    fn heaviest_small(&self, resource: usize) -> Option<usize> {
+        let users = self.user_start[resource] as usize..self.user_start[resource + 1] as usize;
+        let taken = self.taken[0];
+        let (mut best, mut most) = (usize::MAX, 0.0);
+        for &lane in &self.users[users] {
+            let (weight, mask) = (self.weight[lane as usize], self.masks[lane as usize]);
+            if (weight > most) & (taken & mask == 0) {
+                (best, most) = (lane as usize, weight);
+            }
+        }
+        (best != usize::MAX).then_some(best)
     }
 
     /// The heaviest lane of a resource whose resources are all free.
     pub(super) fn heaviest(&self, net: &Net, resource: usize) -> Option<usize> {
         let users = self.user_start[resource] as usize..self.user_start[resource + 1] as usize;
         let (mut best, mut most) = (usize::MAX, 0.0);
-        for &lane in &self.users[users] {
-            let weight = self.weight[lane as usize];
-            if weight > most && self.fits(net, lane as usize) {
-                (best, most) = (lane as usize, weight);
+        let nodes = self.local_left.len();
+        if self.far.is_none() || self.local_left[resource * nodes / net.resources] > 0 {
+            for &lane in &self.users[users] {
+                let weight = self.weight[lane as usize];
+                if weight > most && self.fits(net, lane as usize) {
+                    (best, most) = (lane as usize, weight);
+                }
             }
         }
-        if let Some(ends) = &net.ends {
+        if let (Some(far), Some(ends)) = (&self.far, &net.ends) {
             for &from in &ends.senders[resource] {
-                if self.shut_out[from as usize] == 0 {
-                    self.heaviest_of_row(ends, from as usize, &mut best, &mut most);
+                let from = from as usize;
+                if far.out.is_open(from)
+                    && let Some(to) = far.heaviest_from(from, self.cap, &mut most)
+                {
+                    best = net.first[from * net.ranks + to] as usize;
                 }
             }
             for &to in &ends.receivers[resource] {
-                if self.shut_in[to as usize] == 0 {
-                    self.heaviest_of_column(ends, to as usize, &mut best, &mut most);
+                let to = to as usize;
+                if far.into.is_open(to)
+                    && let Some(from) = far.heaviest_to(to, self.cap, &mut most)
+                {
+                    best = net.first[from * net.ranks + to] as usize;
                 }
             }
         }
         (best != usize::MAX).then_some(best)
-    }
-
-    fn heaviest_of_row(&self, ends: &Ends, from: usize, best: &mut usize, most: &mut f32) {
-        for &(to, lane, count) in &ends.runs[from] {
-            let (to, lane, count) = (to as usize, lane as usize, count as usize);
-            let weight = &self.weight[lane..lane + count];
-            let open = &self.open_in[to..to + count];
-            // The largest by itself first, then where it is: both are loops over vectors.
-            let mut tops = [0.0f32; 8];
-            let (blocks, opens) = (weight.chunks_exact(8), open.chunks_exact(8));
-            let mut top = 0.0;
-            for (w, o) in blocks.remainder().iter().zip(opens.remainder()) {
-                top = larger(top, w * o);
-            }
-            for (w, o) in blocks.zip(opens) {
-                for k in 0..8 {
-                    tops[k] = larger(tops[k], w[k] * o[k]);
-                }
-            }
-            let top = tops.iter().fold(top, |a, &b| larger(a, b));
-            if top > *most {
-                let at = weight.iter().zip(open).position(|(w, o)| w * o == top);
-                (*best, *most) = (lane + at.unwrap_or(0), top);
-            }
-        }
-    }
-
-    fn heaviest_of_column(&self, ends: &Ends, to: usize, best: &mut usize, most: &mut f32) {
-        let begin = to / ends.per_node * ends.per_node;
-        let end = begin + ends.per_node;
-        let mut look = |from: usize, base: u32| {
-            let lane = base.wrapping_add(to as u32) as usize;
-            let weight = self.weight[lane];
-            if weight > *most && self.shut_out[from] == 0 {
-                (*best, *most) = (lane, weight);
-            }
-        };
-        (0..begin).for_each(|from| look(from, ends.bases[from].1));
-        (end..self.shut_in.len()).for_each(|from| look(from, ends.bases[from].0));
     }
 
     /// Every resource of a lane is free.
@@ -178,7 +178,7 @@ impl Peel {
             self.owner[r] = lane as u32;
             if self.in_use[r] == self.limit[r] {
                 self.taken[r / WORD] |= 1 << (r % WORD);
-                self.shut(net, r, 1);
+                self.shut(net, r);
             }
         }
     }
@@ -198,7 +198,7 @@ impl Peel {
                 continue;
             }
             if self.in_use[r] == self.limit[r] {
-                self.shut(net, r, -1);
+                self.open(net, r);
             }
             self.in_use[r] -= 1;
             self.taken[r / WORD] &= !(1 << (r % WORD));
@@ -208,18 +208,29 @@ impl Peel {
         }
     }
 
-    /// Counts a full resource at the ends of paths between nodes, or one that is full no longer.
+    /// Closes the ends of paths between nodes that use a resource which is full now.
     #[inline]
-    fn shut(&mut self, net: &Net, resource: usize, by: i8) {
-        if let Some(ends) = &net.ends {
-            for &from in &ends.senders[resource] {
-                self.shut_out[from as usize] += by;
-            }
-            for &to in &ends.receivers[resource] {
-                let shut = &mut self.shut_in[to as usize];
-                *shut += by;
-                self.open_in[to as usize] = if *shut == 0 { 1.0 } else { 0.0 };
-            }
+    fn shut(&mut self, net: &Net, resource: usize) {
+        if let (Some(far), Some(ends)) = (&mut self.far, &net.ends) {
+            ends.senders[resource]
+                .iter()
+                .for_each(|&rank| far.out.shut(rank as usize));
+            ends.receivers[resource]
+                .iter()
+                .for_each(|&rank| far.into.shut(rank as usize));
+        }
+    }
+
+    /// Opens them again.
+    #[inline]
+    fn open(&mut self, net: &Net, resource: usize) {
+        if let (Some(far), Some(ends)) = (&mut self.far, &net.ends) {
+            ends.senders[resource]
+                .iter()
+                .for_each(|&rank| far.out.open(rank as usize));
+            ends.receivers[resource]
+                .iter()
+                .for_each(|&rank| far.into.open(rank as usize));
         }
     }
 
@@ -231,9 +242,10 @@ impl Peel {
             return;
         }
         self.in_use.fill(0);
-        self.shut_in.fill(0);
-        self.shut_out.fill(0);
-        self.open_in.fill(1.0);
         self.owner.fill(NOBODY);
+        if let Some(far) = &mut self.far {
+            far.out.release();
+            far.into.release();
+        }
     }
 }

@@ -17,14 +17,14 @@ impl Peel {
         for at in 0..self.best.len() {
             self.take(net, self.best[at] as usize);
         }
-        let mut total: f32 = self.selection.iter().map(|&l| self.weight[l as usize]).sum();
+        let mut total: f32 = self.selection.iter().map(|&l| self.weight_of(net, l as usize)).sum();
         if !self.masks.is_empty() {
             self.exchange_small(net, total);
             return;
         }
         if net.ranks <= SMALL {
             for lane in 0..net.len() {
-                if self.weight[lane] > 0.0 {
+                if self.weight_of(net, lane) > 0.0 {
                     total = self.try_in(net, lane, total);
                 }
             }
@@ -47,40 +47,30 @@ impl Peel {
     fn try_users(&mut self, net: &Net, resource: usize, mut total: f32) -> f32 {
         for user in self.user_start[resource]..self.user_start[resource + 1] {
             let lane = self.users[user as usize] as usize;
-            if self.weight[lane] > 0.0 {
+            if self.weight_of(net, lane) > 0.0 {
                 total = self.try_in(net, lane, total);
                 if self.owner[resource] != NOBODY {
                     return total;
                 }
             }
         }
-        let Some(ends) = &net.ends else { return total };
-        for &from in &ends.senders[resource] {
-            for &(_, first, count) in &ends.runs[from as usize] {
-                for lane in first as usize..(first + count) as usize {
-                    if self.weight[lane] > 0.0 {
-                        total = self.try_in(net, lane, total);
-                        if self.owner[resource] != NOBODY {
-                            return total;
-                        }
-                    }
-                }
-            }
-        }
-        for &to in &ends.receivers[resource] {
-            let begin = to as usize / ends.per_node * ends.per_node;
-            for from in (0..begin).chain(begin + ends.per_node..net.ranks) {
-                let base = if from < begin {
-                    ends.bases[from].1
-                } else {
-                    ends.bases[from].0
-                };
-                let lane = base.wrapping_add(to) as usize;
-                if self.weight[lane] > 0.0 {
-                    total = self.try_in(net, lane, total);
-                    if self.owner[resource] != NOBODY {
-                        return total;
-                    }
+        let (Some(_), Some(ends)) = (&self.far, &net.ends) else {
+            return total;
+        };
+        let n = net.ranks;
+        let near = |a: usize, b: usize| a / ends.per_node == b / ends.per_node;
+        let rows = ends.senders[resource]
+            .iter()
+            .flat_map(|&from| (0..n).map(move |to| (from as usize, to)));
+        let columns = ends.receivers[resource]
+            .iter()
+            .flat_map(|&to| (0..n).map(move |from| (from, to as usize)));
+        for (from, to) in rows.chain(columns).filter(|&(from, to)| !near(from, to)) {
+            let lane = net.first[from * n + to] as usize;
+            if self.weight_of(net, lane) > 0.0 {
+                total = self.try_in(net, lane, total);
+                if self.owner[resource] != NOBODY {
+                    return total;
                 }
             }
         }
@@ -89,7 +79,7 @@ impl Peel {
 
     /// Tries one lane; the sum of weights afterwards.
     fn try_in(&mut self, net: &Net, lane: usize, total: f32) -> f32 {
-        let weight = self.weight[lane];
+        let weight = self.weight_of(net, lane);
         let mut against = [NOBODY; 16];
         let mut count = 0;
         let mut lost = 0.0;
@@ -101,7 +91,7 @@ impl Peel {
             if owner != NOBODY && self.limit[usize::from(r)] == 1 && !against[..count].contains(&owner) {
                 against[count] = owner;
                 count += 1;
-                lost += self.weight[owner as usize];
+                lost += self.weight_of(net, owner as usize);
             }
         }
         if lost > 2.0 * weight {
@@ -147,7 +137,7 @@ impl Peel {
         match self.heaviest(net, resource) {
             Some(lane) => {
                 self.take(net, lane);
-                self.weight[lane]
+                self.weight_of(net, lane)
             }
             None => 0.0,
         }

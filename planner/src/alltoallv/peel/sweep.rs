@@ -10,6 +10,9 @@ use crate::alltoallv::net::Net;
 /// Loads count by this power: so high that only the largest matter.
 const EXPONENT: f32 = 32.0;
 
+/// Costs closer than this are the same; loads are then within a thousandth.
+const LEVEL: f32 = 1.02;
+
 #[inline]
 fn to32(x: f32) -> f32 {
     let x = to16(x);
@@ -17,30 +20,35 @@ fn to32(x: f32) -> f32 {
 }
 
 impl Peel {
-    /// Goes through all pairs with several paths once.
-    pub(super) fn sweep_all(&mut self, net: &Net) {
-        for node in 0..self.node_ends.len() {
-            self.sweep_node(net, node);
+    /// Goes through all pairs with several paths so many times, or until nothing moves; other nodes' pairs do not matter.
+    pub(super) fn sweep_all(&mut self, net: &Net, times: usize) {
+        self.calm.fill(false);
+        for _ in 0..times {
+            for node in 0..self.live_ends.len() {
+                if !self.calm[node] {
+                    self.calm[node] = !self.sweep_node(net, node) && !net.coupled;
+                }
+            }
         }
     }
 
     /// Gives each pair the fastest of its paths that no pair before it needs: the path plan where no rank has two peers.
-    pub(super) fn one_path_each(&mut self, net: &Net) {
+    pub(super) fn one_path_each(&mut self, net: &Net, bytes: &[u64]) {
         self.release();
-        for at in 0..self.active.len() {
-            let lanes = net.lanes(self.active[at] as usize);
-            let bytes = self.share[lanes.start];
+        for pair in (0..bytes.len()).filter(|&pair| bytes[pair] > 0) {
+            let lanes = net.lanes(pair);
             if let Some(lane) = lanes.clone().find(|&lane| self.fits(net, lane)) {
                 self.take(net, lane);
                 self.share[lanes.start] = 0.0;
-                self.share[lane] = bytes;
+                self.share[lane] = bytes[pair] as f32;
             }
         }
     }
 
     /// Goes through the pairs of an eighth of the nodes.
     pub(super) fn sweep_some(&mut self, net: &Net) {
-        let nodes = self.node_ends.len();
+        self.find_tops();
+        let nodes = self.live_ends.len();
         for _ in 0..nodes.div_ceil(8) {
             let node = self.next_node;
             self.next_node = (node + 1) % nodes;
@@ -48,57 +56,90 @@ impl Peel {
         }
     }
 
-    fn sweep_node(&mut self, net: &Net, node: usize) {
+    /// Whether any bytes moved.
+    fn sweep_node(&mut self, net: &Net, node: usize) -> bool {
         let begin = if node == 0 {
             0
         } else {
-            self.node_ends[node - 1] as usize
+            self.live_ends[node - 1] as usize
         };
-        let end = self.node_ends[node] as usize;
-        self.most = largest(&self.load);
+        let end = self.live_ends[node] as usize;
+        self.most = largest(&self.tops);
         if begin == end || self.most <= 0.0 {
-            return;
+            return false;
         }
         let scale = 1.0 / self.most;
-        for (&load, price) in self.load.iter().zip(&mut self.price) {
-            *price = to32(load * scale);
+        // Paths of a node's pairs use what is the node's own, unless pairs between nodes may choose as well.
+        let nodes = self.tops.len();
+        let own = if net.coupled {
+            0..net.resources
+        } else {
+            node * net.resources / nodes..(node + 1) * net.resources / nodes
+        };
+        let figures = self.load[own.clone()].iter().zip(&net.share[own.clone()]);
+        for (price, (&load, &share)) in self.price[own.clone()].iter_mut().zip(figures) {
+            *price = to32(load * scale) * share;
         }
+        self.price[net.resources] = 0.0;
+        let fresh = self.steps == 0;
+        let mut moved = false;
         for at in begin..end {
-            let pair = self.several[at] as usize;
-            if self.rem[pair] > 0 {
-                self.balance(net, pair, scale);
+            let pair = self.live[at] as usize;
+            if fresh || self.rem[pair] > 0 {
+                moved |= self.balance(net, pair, scale);
             }
         }
+        if net.coupled {
+            self.find_tops();
+        } else {
+            self.tops[node] = largest(&self.load[own]);
+        }
+        moved
     }
 
-    /// Moves bytes of one pair from its dearest path in use to its cheapest.
-    fn balance(&mut self, net: &Net, pair: usize, scale: f32) {
-        let (mut dear, mut cheap) = ((usize::MAX, -1.0), (usize::MAX, f32::INFINITY));
-        for lane in net.lanes(pair) {
-            let uses = net.uses(lane).iter();
-            let cost: f32 = uses
-                .map(|&r| self.price[usize::from(r)] * net.share[usize::from(r)])
-                .sum();
-            let cost = cost * net.inv[lane];
-            if self.share[lane] > 0.0 && cost > dear.1 {
-                dear = (lane, cost);
+    /// Moves bytes of one pair from its dearest path in use to its cheapest; whether it did.
+    fn balance(&mut self, net: &Net, pair: usize, scale: f32) -> bool {
+        let lanes = net.lanes(pair);
+        let (dear, cheap, cost, least) = if lanes.len() == 2 {
+            // By far the most pairs: both sums at once.
+            let (a, b) = (lanes.start, lanes.start + 1);
+            let (mut of_a, mut of_b) = (0.0, 0.0);
+            for (&r, &s) in net.padded(a).iter().zip(net.padded(b)) {
+                of_a += self.price[usize::from(r)];
+                of_b += self.price[usize::from(s)];
             }
-            if cost < cheap.1 {
-                cheap = (lane, cost);
+            (of_a, of_b) = (of_a * net.inv[a], of_b * net.inv[b]);
+            if of_b < of_a {
+                (a, b, of_a, of_b)
+            } else {
+                (b, a, of_b, of_a)
             }
-        }
-        let ((dear, cost), (cheap, least)) = (dear, cheap);
-        if dear == cheap || dear == usize::MAX || cost <= least * 1.002 {
-            return;
+        } else {
+            let (mut dear, mut cheap) = ((lanes.start, -1.0), (lanes.start, f32::INFINITY));
+            for lane in lanes {
+                let uses = net.padded(lane).iter();
+                let cost: f32 = uses.map(|&r| self.price[usize::from(r)]).sum();
+                let cost = cost * net.inv[lane];
+                if self.share[lane] > 0.0 && cost > dear.1 {
+                    dear = (lane, cost);
+                }
+                if cost < cheap.1 {
+                    cheap = (lane, cost);
+                }
+            }
+            (dear.0, cheap.0, dear.1, cheap.1)
+        };
+        if self.share[dear] <= 0.0 || cost <= least * LEVEL {
+            return false;
         }
         // One Newton step on the sum of powers along this pair's direction.
         let mut bend = 0.0;
         for lane in [dear, cheap] {
+            let square = net.inv[lane] * net.inv[lane];
             for &r in net.uses(lane) {
                 let at = usize::from(r);
-                let hold = net.inv[lane] * net.share[at];
                 if self.load[at] > 0.0 && !net.port[at] {
-                    bend += hold * hold * self.price[at] / self.load[at];
+                    bend += square * net.share[at] * self.price[at] / self.load[at];
                 }
             }
         }
@@ -108,10 +149,11 @@ impl Peel {
         self.share[cheap] += moved;
         for (lane, bytes) in [(dear, -moved), (cheap, moved)] {
             for &r in net.uses(lane) {
-                let r16 = usize::from(r);
-                self.load[r16] = (self.load[r16] + bytes * net.hold(lane, r)).max(0.0);
-                self.price[r16] = to32(self.load[r16] * scale);
+                let at = usize::from(r);
+                self.load[at] = (self.load[at] + bytes * net.hold(lane, r)).max(0.0);
+                self.price[at] = to32(self.load[at] * scale) * net.share[at];
             }
         }
+        true
     }
 }

@@ -6,14 +6,16 @@ use super::{Peel, larger, smaller};
 use crate::alltoallv::maths::{root64, to64};
 use crate::alltoallv::net::Net;
 
-/// Durations compared at once.
-const MANY: usize = 8;
+/// Loads whose 64th power is below this are as good as none.
+const LOW: f32 = 1e-12;
+/// Most durations compared at once.
+const MOST: usize = 8;
 
 /// Room for one comparison.
 #[derive(Clone, Debug)]
 pub(super) struct Scratch {
     /// What each duration takes off each resource's load.
-    served: Vec<[f32; MANY]>,
+    served: Vec<[f32; MOST]>,
     touched: Vec<u16>,
     is_touched: Vec<bool>,
     times: Vec<f32>,
@@ -22,7 +24,7 @@ pub(super) struct Scratch {
 impl Scratch {
     pub fn new(resources: usize, lanes: usize) -> Self {
         Self {
-            served: vec![[0.0; MANY]; resources],
+            served: vec![[0.0; MOST]; resources],
             touched: Vec::with_capacity(resources),
             is_touched: vec![false; resources],
             times: Vec::with_capacity(lanes),
@@ -30,13 +32,16 @@ impl Scratch {
     }
 
     #[inline]
-    fn add(&mut self, r: u16, time: &[f32; MANY]) {
+    fn add<const MANY: usize>(&mut self, r: u16, time: &[f32; MANY], high: &[f32]) {
         let at = usize::from(r);
         if !self.is_touched[at] {
             self.is_touched[at] = true;
-            self.touched.push(r);
-            self.served[at] = *time;
-        } else {
+            // Far below the largest load, a load counts for nothing.
+            if high[at] >= LOW {
+                self.touched.push(r);
+                self.served[at][..MANY].copy_from_slice(time);
+            }
+        } else if high[at] >= LOW {
             for (sum, time) in self.served[at].iter_mut().zip(time) {
                 *sum += time;
             }
@@ -47,11 +52,18 @@ impl Scratch {
 impl Peel {
     /// The best utility of the selection and the duration that has it, nanoseconds.
     pub(super) fn durations(&mut self, net: &Net, cap: f32) -> (f32, f32) {
+        match self.effort.durations {
+            ..=4 => self.best_of::<4>(net, cap),
+            _ => self.best_of::<MOST>(net, cap),
+        }
+    }
+
+    fn best_of<const MANY: usize>(&mut self, net: &Net, cap: f32) -> (f32, f32) {
         if self.selection.is_empty() {
             return (f32::MIN, 0.0);
         }
         let mut scratch = std::mem::take(&mut self.volumes);
-        let tried = if self.selection.len() == self.active.len() {
+        let tried = if self.selection.len() == self.active.len() + self.far_left {
             // Every pair left has its lane: a second activation would only cost.
             [f32::MAX; MANY]
         } else {
@@ -73,7 +85,7 @@ impl Peel {
                 longest[k] = larger(longest[k], bytes * inv);
             }
             for &r in net.uses(lane) {
-                scratch.add(r, &own);
+                scratch.add(r, &own, &self.high);
             }
             if any {
                 let lanes = net.lanes(pair);
@@ -81,25 +93,18 @@ impl Peel {
                 let inv = net.inv[other];
                 over.iter_mut().for_each(|x| *x *= inv);
                 for &r in net.uses(other) {
-                    scratch.add(r, &over);
+                    scratch.add(r, &over, &self.high);
                 }
             }
         }
         let scale = 1.0 / self.most.max(f32::MIN_POSITIVE);
-        let mut all = 0.0;
-        let mut untouched = 0.0;
-        for (high, touched) in self.high.iter().zip(&scratch.is_touched) {
-            all += high;
-            untouched += if *touched { 0.0 } else { *high };
-        }
+        let untouched = self.high.iter().zip(&scratch.is_touched);
+        let untouched: f32 = untouched
+            .map(|(high, touched)| if *touched { 0.0 } else { *high })
+            .sum();
         let mut after = [untouched; MANY];
         for &r in &scratch.touched {
             let at = usize::from(r);
-            scratch.is_touched[at] = false;
-            // Far below the largest load, a load counts for nothing.
-            if self.high[at] < 1e-12 {
-                continue;
-            }
             let load = self.load[at] * scale;
             let share = net.share[at] * scale;
             for (after, served) in after.iter_mut().zip(&scratch.served[at]) {
@@ -108,11 +113,13 @@ impl Peel {
             }
         }
         scratch.touched.clear();
+        scratch.is_touched.fill(false);
         self.volumes = scratch;
-        let before = root64(all);
+        let before = root64(self.highs);
+        let roots = after.map(root64);
         let mut best = (f32::MIN, 0.0);
         for k in 0..MANY {
-            let gained = (before - root64(after[k])) * self.most;
+            let gained = (before - roots[k]) * self.most;
             let utility = gained / (net.alpha + longest[k]);
             if utility > best.0 {
                 best = (utility, tried[k]);
@@ -122,7 +129,7 @@ impl Peel {
     }
 
     /// Durations to compare: times after which lanes of the selection would be done, and `cap`.
-    fn candidates(&self, net: &Net, cap: f32, times: &mut Vec<f32>) -> [f32; MANY] {
+    fn candidates<const MANY: usize>(&self, net: &Net, cap: f32, times: &mut Vec<f32>) -> [f32; MANY] {
         times.clear();
         let (least, most) = (self.quantum / 3.0, 1.5 * cap);
         let step = self.selection.len().div_ceil(16);

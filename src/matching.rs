@@ -5,7 +5,7 @@
 //! size class keeps one. Never touches a device. Start at [`match_families`].
 
 use crate::planner::matching::{Devices, Match, Options, Pattern, Use, place};
-use crate::planner::topology::{Topology, parse_descriptor};
+use crate::planner::topology::{Link, Topology, parse_descriptor};
 use crate::registry::{Family, Memory, Protocol, Registry, Variant};
 use std::cmp::Reverse;
 
@@ -106,7 +106,8 @@ fn key(m: &FamilyMatch) -> Key<'_> {
 fn fit(family: &Family, topology: &Topology, live: &Topology, options: &Options) -> (Match, Vec<&'static str>) {
     let whole = place(&pattern(family, topology), live, options);
     if whole.is_feasible() {
-        return (whole, Vec::new());
+        let left_out = lacking_lines(family, &whole, live);
+        return (whole, left_out);
     }
     let mut best: Option<Match> = None;
     for part in parts(family) {
@@ -124,9 +125,20 @@ fn fit(family: &Family, topology: &Topology, live: &Topology, options: &Options)
         let link = live.link(found.placement[u.from], found.placement[u.to]);
         link.is_some_and(|l| l.class.is_peer() && (l.read || !u.read) && (l.write || !u.write))
     };
-    let lacking = family.variants.iter().filter(|v| !uses(v).iter().all(served));
-    let left_out = lacking.map(|v| v.name).collect();
+    let lines = lacking_lines(family, &found, live);
+    let lacks = |v: &&Variant| !uses(v).iter().all(served) || lines.contains(&v.name);
+    let left_out = family.variants.iter().filter(lacks).map(|v| v.name).collect();
     (found, left_out)
+}
+
+/// Variants that need 128-byte lines to arrive whole, and stand on a live link that does not keep them.
+fn lacking_lines(family: &Family, found: &Match, live: &Topology) -> Vec<&'static str> {
+    let keeps = |u: &Use| {
+        let link = live.link(found.placement[u.from], found.placement[u.to]);
+        link.is_some_and(Link::keeps_lines)
+    };
+    let lacks = |v: &&Variant| v.protocol == Protocol::Packet128 && !uses(v).iter().all(keeps);
+    family.variants.iter().filter(lacks).map(|v| v.name).collect()
 }
 
 /// Parts of a family's variants of which each serves every size class: without peer reads, one schedule, two schedules.
@@ -192,7 +204,7 @@ pub fn uses(variant: &Variant) -> Vec<Use> {
 mod tests {
     use super::*;
     use crate::planner::matching::Kind;
-    use crate::planner::topology::LinkClass;
+    use crate::planner::topology::{LinkClass, PcieClass};
 
     fn own(name: &str) -> Topology {
         let family = Registry::builtin().family(name).expect("built in");
@@ -234,6 +246,27 @@ mod tests {
         live.links[0].write = false;
         let all = match_families(&Registry::builtin(), &live, &Options::default());
         assert!(all.iter().all(|m| !m.is_feasible() || m.family.name == "no-peer-pair"));
+    }
+
+    #[test]
+    fn a_link_that_may_cut_lines_takes_the_variants_that_need_them_whole() {
+        let lines_of = |live: &Topology| {
+            let all = match_families(&Registry::builtin(), live, &Options::default());
+            let pair = all.iter().find(|m| m.family.name == "nvlink-pair").expect("built in");
+            assert!(pair.is_feasible());
+            let needs = |v: &&Variant| v.protocol == Protocol::Packet128;
+            assert!(pair.family.variants.iter().filter(needs).count() > 0);
+            let all_of_them = |v: &str| pair.family.variants.iter().filter(needs).any(|n| n.name == v);
+            assert!(pair.left_out.iter().all(|v| all_of_them(v)), "{:?}", pair.left_out);
+            pair.left_out.len()
+        };
+        let mut live = Topology::new("live", 2).with_pair(0, 1, LinkClass::NvLink { lanes: 2, r#gen: 2 });
+        assert_eq!(lines_of(&live), 0);
+        // What doctor has seen of one direction.
+        live.links[0].lines = false;
+        assert!(lines_of(&live) > 0);
+        let pcie = Topology::new("live", 2).with_pair(0, 1, LinkClass::Pcie(PcieClass::Pix));
+        assert!(lines_of(&pcie) > 0);
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub enum Protocol {
     Packet,
     /// A reserved NaN says "not yet"; everything else is data.
     Sentinel,
+    /// 128-byte lines that carry their use counter and arrive whole: NVLink only.
+    Packet128,
     /// A block copies a tile, then one word says so.
     Flag,
     /// Peers read registered inputs between two barriers.
@@ -108,7 +110,7 @@ macro_rules! names {
 }
 
 names! {
-    Protocol { Packet = "packet", Sentinel = "sentinel", Flag = "flag", Pull = "pull" }
+    Protocol { Packet = "packet", Sentinel = "sentinel", Packet128 = "packet128", Flag = "flag", Pull = "pull" }
     Memory { Peer = "peer", Host = "host" }
     Element { F16 = "f16", Bf16 = "bf16", F32 = "f32" }
     Partials { Element = "element", F32 = "f32" }
@@ -216,6 +218,15 @@ impl Variant {
     /// Whether output may be the input buffer.
     pub const fn in_place(&self) -> bool {
         !matches!(self.protocol, Protocol::Pull)
+    }
+
+    /// Threads that have something to do for a payload when each does all it can at once: one a column, for
+    /// [`Protocol::Packet128`] one a cell.
+    pub const fn threads(&self, bytes: u64) -> u64 {
+        match self.protocol {
+            Protocol::Packet128 => crate::device::abi::cells(self.columns(bytes)),
+            _ => self.columns(bytes),
+        }
     }
 
     /// 16-byte vectors a chunk of a payload, rounded up.

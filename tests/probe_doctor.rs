@@ -38,9 +38,10 @@ fn every_fault_of_one_edge_has_its_verdict_and_the_other_direction_stays_right()
                 reports[rank]
             );
             assert_eq!(reports[rank].read, *verdict, "{fault:?} of rank {rank}");
+            assert_eq!(reports[rank].lines, *verdict, "{fault:?} of rank {rank}");
             let other = &reports[1 - rank];
             assert!(
-                !other.write.is_bad() && !other.read.is_bad(),
+                !other.write.is_bad() && !other.read.is_bad() && !other.lines.is_bad(),
                 "{fault:?} of rank {rank}: {other:?}"
             );
         }
@@ -106,15 +107,19 @@ mod kernels {
     use topoforge::device::host::{Delivery, HostExecutor, HostOptions};
     use topoforge::doctor::link::{KernelLink, PairLink};
     use topoforge::doctor::{Verdict, judge};
-    use topoforge::registry::Registry;
+    use topoforge::registry::{Protocol, Registry};
 
-    fn link(fault: Option<Fault>) -> KernelLink<HostExecutor> {
+    fn executor() -> HostExecutor {
         let options = HostOptions {
             seed: 5,
             delivery: Delivery::Random,
             ..HostOptions::default()
         };
-        KernelLink::new(&Registry::builtin(), HostExecutor::new(2, options), fault)
+        HostExecutor::new(2, options)
+    }
+
+    fn link(fault: Option<Fault>) -> KernelLink<HostExecutor> {
+        KernelLink::new(&Registry::builtin(), executor(), fault)
     }
 
     #[test]
@@ -125,6 +130,29 @@ mod kernels {
         for report in &reports {
             assert!(!report.write.is_bad() && !report.read.is_bad(), "{report:?}");
             assert_eq!(report.write, Verdict::Right, "{report:?}");
+            assert_eq!(report.lines, Verdict::Right, "{report:?}");
+        }
+    }
+
+    #[test]
+    fn lines_that_arrive_in_parts_are_seen_and_counted_and_speak_against_nothing_else() {
+        let mut found = KernelLink::of(
+            &Registry::builtin(),
+            executor(),
+            Some(Fault::TornLine),
+            &[Protocol::Packet128],
+        );
+        let reports = judge(&mut found, [0, 1], 8);
+        assert!(reports.iter().any(|r| r.lines.is_bad()), "{reports:?}");
+        for report in &reports {
+            assert_eq!(
+                (&report.write, &report.read),
+                (&Verdict::NotRun, &Verdict::NotRun),
+                "{report:?}"
+            );
+            if report.lines == Verdict::Torn {
+                assert!(report.detail.iter().any(|d| d.contains(" torn")), "{report:?}");
+            }
         }
     }
 

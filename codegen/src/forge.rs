@@ -179,23 +179,18 @@ impl Forge {
         let limit = Jobs::from_env(&self.env);
         let built = self.compile_device(&mut kernels, &include, &cache, &out, &limit)?;
         if self.host && !kernels.is_empty() {
-            let texts: Vec<(&str, &str)> = kernels
+            let texts: Vec<(&str, &str, String)> = kernels
                 .iter()
-                .map(|k| (k.kernel.symbol.as_str(), k.kernel.text.as_str()))
+                .map(|k| {
+                    let digest = headers::digest(k.kernel.protocol.name());
+                    (k.kernel.symbol.as_str(), k.kernel.text.as_str(), digest)
+                })
                 .collect();
-            let digest = sha256::hex(
-                headers::HEADERS
-                    .iter()
-                    .map(|(n, t)| format!("{n}\n{t}"))
-                    .collect::<String>()
-                    .as_bytes(),
-            );
             let library = format!(
                 "topoforge_kernels_{}",
                 std::env::var("CARGO_PKG_NAME").unwrap_or_default().replace('-', "_")
             );
-            host::compile(&texts, &include, &digest, &cache.join("host"), &library, &limit)
-                .map_err(ForgeError::Host)?;
+            host::compile(&texts, &include, &cache.join("host"), &library, &limit).map_err(ForgeError::Host)?;
         }
         let (archs, ptx, left_out) = built.as_ref().map_or((Vec::new(), None, Vec::new()), |(_, plan)| {
             (

@@ -16,6 +16,8 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("columns.cuh", include_str!("../../kernels/columns.cuh")),
     ("packet.cuh", include_str!("../../kernels/packet.cuh")),
     ("sentinel.cuh", include_str!("../../kernels/sentinel.cuh")),
+    ("warp.cuh", include_str!("../../kernels/warp.cuh")),
+    ("packet128.cuh", include_str!("../../kernels/packet128.cuh")),
     ("flag.cuh", include_str!("../../kernels/flag.cuh")),
     ("pull.cuh", include_str!("../../kernels/pull.cuh")),
 ];
@@ -27,10 +29,12 @@ pub const TOOLS: &str = include_str!("../../kernels/tools.cu");
 /// kernels untouched.
 pub fn digest(protocol: &str) -> String {
     let own = format!("{protocol}.cuh");
-    let foreign = ["packet.cuh", "sentinel.cuh", "flag.cuh", "pull.cuh"];
+    let foreign = ["packet.cuh", "sentinel.cuh", "packet128.cuh", "flag.cuh", "pull.cuh"];
     let mut text = String::new();
     for (name, content) in HEADERS {
-        if *name == own || !foreign.contains(name) {
+        // Steps of whole warps are `packet128`'s alone.
+        let included = *name != "warp.cuh" || protocol == "packet128";
+        if *name == own || included && !foreign.contains(name) {
             text.push_str(name);
             text.push('\n');
             text.push_str(content);

@@ -65,14 +65,13 @@ impl fmt::Display for HostError {
 
 impl std::error::Error for HostError {}
 
-/// Compiles `(symbol, text)` pairs and links them into the crate that is being built as static library `library`.
+/// Compiles triples of symbol, text and digest of the headers that the text includes, and links them into the crate that is being built as static library `library`.
 ///
 /// # Errors
 /// The first text that does not compile.
 pub fn compile(
-    texts: &[(&str, &str)],
+    texts: &[(&str, &str, String)],
     headers: &Path,
-    headers_digest: &str,
     cache: &Path,
     library: &str,
     limit: &Jobs,
@@ -89,7 +88,7 @@ pub fn compile(
         .try_get_compiler()
         .map_err(|e| HostError::NoCompiler(e.to_string()))?;
     let identity = format!(
-        "{}\n{}\n{headers_digest}\n{}",
+        "{}\n{}\n{}",
         format_args!("{} {:?}", tool.path().display(), tool.args()),
         version(tool.path()),
         FLAGS.join(" ")
@@ -97,8 +96,8 @@ pub fn compile(
     fs::create_dir_all(cache).map_err(HostError::Io)?;
     let jobs: Vec<(String, PathBuf, PathBuf)> = texts
         .iter()
-        .map(|(symbol, text)| {
-            let key = sha256::hex(format!("{identity}\n{text}").as_bytes());
+        .map(|(symbol, text, digest)| {
+            let key = sha256::hex(format!("{identity}\n{digest}\n{text}").as_bytes());
             (
                 (*symbol).to_owned(),
                 cache.join(format!("{key}.cpp")),
@@ -107,7 +106,7 @@ pub fn compile(
         })
         .collect();
     let results = jobs::run(jobs.len(), limit, |index, _| {
-        let ((symbol, source, object), (_, text)) = (&jobs[index], &texts[index]);
+        let ((symbol, source, object), (_, text, _)) = (&jobs[index], &texts[index]);
         if whole(object) {
             return Ok(());
         }

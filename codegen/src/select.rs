@@ -18,6 +18,8 @@ pub const MAX_KERNELS: usize = 16;
 
 /// Largest class bound in which packets, which double the bytes, are listed beside sentinels.
 const PACKET_UP_TO: u64 = 16 << 10;
+/// Smallest class bound in which lines get room of their own.
+const LINES_FROM: u64 = 128 << 10;
 /// Smallest class bound whose payloads may amortise the flag protocol's fence.
 const FLAG_FROM: u64 = 128 << 10;
 
@@ -79,8 +81,16 @@ fn select_element(topology: &Topology, element: Element, plans: &[(Partials, Pla
                 for (position, ranked) in list.iter().enumerate() {
                     // A baseline is there to be compared with: one protocol does.
                     let most = if baseline { 1 } else { usize::MAX };
-                    for protocol in protocols(&ranked.schedule, bound, staged).into_iter().take(most) {
-                        let position = if baseline { 0 } else { position };
+                    for protocol in protocols(&ranked.schedule, bound, position, staged)
+                        .into_iter()
+                        .take(most)
+                    {
+                        let position = match protocol {
+                            _ if baseline => 0,
+                            // Small payloads have sentinels and packets: room that is left, or a kernel that is there.
+                            Protocol::Packet128 if bound < LINES_FROM => usize::MAX,
+                            _ => position,
+                        };
                         wanted.push(Wanted {
                             position,
                             bound,
@@ -121,18 +131,26 @@ fn select_element(topology: &Topology, element: Element, plans: &[(Partials, Pla
 /// Kernels of one element type so far.
 type Budget = BTreeSet<String>;
 
-fn protocols(schedule: &Schedule, bound: u64, staged: bool) -> Vec<Protocol> {
-    [Protocol::Sentinel, Protocol::Packet, Protocol::Flag, Protocol::Pull]
-        .into_iter()
-        .filter(|p| p.delivery() == schedule.delivery)
-        .filter(|p| match p {
-            Protocol::Packet => bound <= PACKET_UP_TO,
-            Protocol::Flag => bound >= FLAG_FROM,
-            Protocol::Sentinel => true,
-            // Reads peers' inputs where they are, which takes peer access.
-            Protocol::Pull => !staged,
-        })
-        .collect()
+fn protocols(schedule: &Verified<Schedule>, bound: u64, position: usize, staged: bool) -> Vec<Protocol> {
+    [
+        Protocol::Sentinel,
+        Protocol::Packet,
+        Protocol::Packet128,
+        Protocol::Flag,
+        Protocol::Pull,
+    ]
+    .into_iter()
+    .filter(|p| p.delivery() == schedule.delivery && schedule.admits(p.idea()).is_ok())
+    .filter(|p| match p {
+        Protocol::Packet => bound <= PACKET_UP_TO,
+        Protocol::Flag => bound >= FLAG_FROM,
+        Protocol::Sentinel => true,
+        // Another form of what is best in a class. Links that keep lines only: `admits` has seen to that.
+        Protocol::Packet128 => position == 0,
+        // Reads peers' inputs where they are, which takes peer access.
+        Protocol::Pull => !staged,
+    })
+    .collect()
 }
 
 /// `schedule/protocol/partials`; the last part begins with the element where that is not f16.

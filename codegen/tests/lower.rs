@@ -2,8 +2,12 @@
 
 use std::path::Path;
 use topoforge_codegen::Element;
+use topoforge_codegen::lower::{LowerError, Partials, Protocol, lower};
+use topoforge_codegen::manifest::VariantEntry;
 use topoforge_codegen::select::{MAX_KERNELS, select};
-use topoforge_planner::topology::{Topology, parse_descriptor};
+use topoforge_planner::schedule::verify::verify_on;
+use topoforge_planner::schedule::{EdgePolicy, Edges, VerifyError, generate};
+use topoforge_planner::topology::{LinkClass, PcieClass, Topology, parse_descriptor};
 
 fn built_in() -> Vec<Topology> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../topologies");
@@ -105,13 +109,12 @@ fn every_element_type_has_kernels_and_names_of_its_own() {
 }
 
 #[test]
-fn pairs_of_any_link_class_share_all_their_kernels() {
+fn pairs_of_any_link_class_share_all_their_kernels_but_lines() {
     let kernels = |name: &str| {
         let topology = built_in().into_iter().find(|t| t.name == name).unwrap();
-        select(&topology, &[Element::F16])
-            .kernels
-            .into_keys()
-            .collect::<Vec<_>>()
+        let kernels = select(&topology, &[Element::F16]).kernels;
+        let shared = kernels.into_iter().filter(|(_, k)| k.protocol != Protocol::Packet128);
+        shared.map(|(hash, _)| hash).collect::<Vec<_>>()
     };
     assert_eq!(kernels("nvlink-pair"), kernels("pix-pair"));
     assert!(
@@ -119,4 +122,86 @@ fn pairs_of_any_link_class_share_all_their_kernels() {
             .iter()
             .all(|k| kernels("nvlink-pair").contains(k))
     );
+}
+
+#[test]
+fn lines_are_compiled_where_every_link_of_a_schedule_is_nvlink_and_nowhere_else() {
+    let mut with = Vec::new();
+    for topology in built_in() {
+        let lines = |v: &VariantEntry| v.protocol == Protocol::Packet128;
+        let selection = select(&topology, Element::ALL);
+        for v in selection.variants.iter().filter(|v| lines(v)) {
+            assert!(!v.staged, "{} {}", topology.name, v.name);
+            for (from, rank) in v.ranks.iter().enumerate() {
+                for put in &rank.puts {
+                    let link = topology.link(from, put.peer as usize).unwrap();
+                    assert!(link.keeps_lines(), "{} {}: {:?}", topology.name, v.name, link.class);
+                }
+            }
+        }
+        for element in Element::ALL {
+            for policy in element.policies() {
+                let fits = |v: &&VariantEntry| v.element == *element && v.partials.contains(policy);
+                let some = selection.variants.iter().filter(fits).any(lines);
+                let all = selection
+                    .variants
+                    .iter()
+                    .filter(fits)
+                    .any(|v| v.classes.contains(&(1 << 20)));
+                assert!(all, "{}", topology.name);
+                if some {
+                    with.push(topology.name.clone());
+                }
+            }
+        }
+    }
+    with.dedup();
+    let nvlink = [
+        "cube-mesh-8",
+        "mixed-8",
+        "nvlink-pair",
+        "nvlink-quad-mixed",
+        "nvlink-quad",
+        "nvswitch-2",
+        "nvswitch-4",
+        "nvswitch-8",
+    ];
+    assert_eq!(with, nvlink);
+}
+
+#[test]
+fn lines_over_a_link_that_may_cut_them_are_refused_with_stage_and_ranks() {
+    let quad = |class| Topology::new("quad", 4).with_all_pairs(&[0, 1, 2, 3], class);
+    let nvlink = quad(LinkClass::NvLink { lanes: 2, r#gen: 2 });
+    let lowered = |topology: &Topology, policy| {
+        let edges = Edges::new(topology, policy);
+        let all = generate(&edges, 64);
+        let two_shot = all.into_iter().find(|c| c.shape == "two-shot").unwrap().schedule;
+        let verified = verify_on(two_shot, &edges, 2).unwrap();
+        lower(&verified, Protocol::Packet128, Element::F16, Partials::Element, "")
+    };
+    assert!(lowered(&nvlink, EdgePolicy::Peer).is_ok());
+    // Its every edge is used in both stages: the first one that is at fault is named.
+    for (other, policy) in [
+        (quad(LinkClass::Pcie(PcieClass::Pix)), EdgePolicy::Peer),
+        (nvlink.clone(), EdgePolicy::Host),
+        (
+            nvlink.clone().with_pair(2, 3, LinkClass::Pcie(PcieClass::Pxb)),
+            EdgePolicy::Peer,
+        ),
+    ] {
+        let error = lowered(&other, policy).unwrap_err();
+        let LowerError::NotAdmitted {
+            error: VerifyError::CutLines { stage, from, to, .. },
+            ..
+        } = error
+        else {
+            panic!("{error}")
+        };
+        let words = error.to_string();
+        assert!(words.contains("NVLink") && words.contains("two-shot"), "{words}");
+        assert_eq!(stage, 0);
+        let keeps = other.link(from, to).unwrap().keeps_lines();
+        assert!(!keeps || policy == EdgePolicy::Host, "{from} {to}");
+    }
 }

@@ -145,6 +145,7 @@ fn protocol(p: Protocol) -> TokenStream {
     match p {
         Protocol::Packet => quote!(Protocol::Packet),
         Protocol::Sentinel => quote!(Protocol::Sentinel),
+        Protocol::Packet128 => quote!(Protocol::Packet128),
         Protocol::Flag => quote!(Protocol::Flag),
         Protocol::Pull => quote!(Protocol::Pull),
     }

@@ -1,7 +1,7 @@
 //! Every interleaving of each protocol's primitives on two and three ranks: what each promises holds whatever the order
 //! in which stores land, and a variant that leaves out a buffer, a reset, a fence or a barrier is found out.
 //!
-//! The model: every word travels by itself; stores to one address by one rank land in order, all others in any order;
+//! The model: every word travels by itself, save the words of a line, which travel together; stores to one address by one rank land in order, all others in any order;
 //! a rank's stores to its own memory (resets) land at the latest when its call ends; a fence waits until all that the
 //! rank has stored has landed. Each rank runs a few dependent calls of one exchange: put to all peers, receive from all,
 //! end. Values are call numbers, so anything stale, torn or overwritten shows.
@@ -12,6 +12,7 @@ use std::collections::HashSet;
 enum Protocol {
     Packet,
     Sentinel,
+    Packet128,
     Flag,
     Pull,
 }
@@ -32,6 +33,8 @@ struct Model {
     acquire: bool,
     /// A packet's words say which call they belong to.
     tagged: bool,
+    /// A line's words travel and are read together, its counter among them.
+    whole_lines: bool,
     /// The barriers of a pull.
     start: bool,
     end: bool,
@@ -50,6 +53,7 @@ impl Model {
             release: true,
             acquire: true,
             tagged: true,
+            whole_lines: true,
             start: true,
             end: true,
         }
@@ -59,12 +63,33 @@ impl Model {
         ((from * self.ranks + to) * self.buffers + buffer) * self.words + word
     }
 
+    /// A line's counter, a word like its data.
+    fn counter(&self, from: usize, to: usize, buffer: usize) -> usize {
+        self.flag(self.ranks, 0, 0) + (from * self.ranks + to) * self.buffers + buffer
+    }
+
+    /// Whether words at these two addresses are of one line, which arrives whole.
+    fn one_line(&self, a: usize, b: usize) -> bool {
+        if self.protocol != Protocol::Packet128 || !self.whole_lines {
+            return false;
+        }
+        let (data, counters) = (self.flag(0, 0, 0), self.flag(self.ranks, 0, 0));
+        let line = |at: usize| {
+            if at < data {
+                Some(at / self.words)
+            } else {
+                at.checked_sub(counters)
+            }
+        };
+        line(a).is_some() && line(a) == line(b)
+    }
+
     fn flag(&self, from: usize, to: usize, side: usize) -> usize {
         self.ranks * self.ranks * self.buffers * self.words + (from * self.ranks + to) * 2 + side
     }
 
     fn addresses(&self) -> usize {
-        self.flag(self.ranks, 0, 0)
+        self.counter(self.ranks, 0, 0)
     }
 
     fn peers(&self, rank: usize) -> impl Iterator<Item = usize> {
@@ -154,7 +179,11 @@ fn successors(model: &Model, state: &State) -> Option<Vec<State>> {
     for at in 0..state.memory.len() {
         if !state.flying[at].is_empty() {
             let mut s = state.clone();
-            s.memory[at] = s.flying[at].remove(0);
+            for with in 0..state.memory.len() {
+                if with == at || model.one_line(at, with) {
+                    s.memory[with] = s.flying[with].remove(0);
+                }
+            }
             next.push(s);
         }
         if state.resets[at] {
@@ -192,6 +221,9 @@ fn steps(model: &Model, state: &State, rank: usize, next: &mut Vec<State>) -> Op
                 for peer in model.peers(rank) {
                     for word in 0..model.words {
                         s.flying[model.data(rank, peer, buffer, word)].push(call);
+                    }
+                    if model.protocol == Protocol::Packet128 {
+                        s.flying[model.counter(rank, peer, buffer)].push(call);
                     }
                 }
             }
@@ -285,6 +317,14 @@ fn receive(model: &Model, state: &State, rank: usize, peer: usize, next: &mut Ve
                 next.push(taken);
             }
         }
+        Protocol::Packet128 => {
+            if state.memory[model.counter(peer, rank, buffer)] == call {
+                if values.iter().any(|v| *v != call) {
+                    return None;
+                }
+                next.push(taken);
+            }
+        }
         Protocol::Flag => {
             let up = state.memory[model.flag(peer, rank, 0)] >= call;
             let early = peer * model.words..(peer + 1) * model.words;
@@ -323,7 +363,13 @@ fn receive(model: &Model, state: &State, rank: usize, peer: usize, next: &mut Ve
 
 #[test]
 fn every_protocol_is_safe_in_every_interleaving() {
-    for protocol in [Protocol::Packet, Protocol::Sentinel, Protocol::Flag, Protocol::Pull] {
+    for protocol in [
+        Protocol::Packet,
+        Protocol::Sentinel,
+        Protocol::Packet128,
+        Protocol::Flag,
+        Protocol::Pull,
+    ] {
         for ranks in [2, 3] {
             let (outcome, states) = check(Model::whole(protocol, ranks));
             println!("{protocol:?}, {ranks} ranks: {states} states");
@@ -345,7 +391,12 @@ fn found_out(protocol: Protocol, change: impl Fn(&mut Model)) {
 
 #[test]
 fn one_buffer_is_found_unsafe() {
-    for protocol in [Protocol::Packet, Protocol::Sentinel, Protocol::Flag] {
+    for protocol in [
+        Protocol::Packet,
+        Protocol::Sentinel,
+        Protocol::Packet128,
+        Protocol::Flag,
+    ] {
         found_out(protocol, |m| m.buffers = 1);
     }
 }
@@ -355,6 +406,17 @@ fn a_skipped_reset_is_found_unsafe() {
     found_out(Protocol::Sentinel, |m| m.reset = false);
     // A packet needs no reset because its words say which call they belong to; without that it would.
     found_out(Protocol::Packet, |m| m.tagged = false);
+}
+
+#[test]
+fn a_line_that_does_not_arrive_whole_is_found_unsafe() {
+    found_out(Protocol::Packet128, |m| m.whole_lines = false);
+    // One word beside the counter is enough.
+    found_out(Protocol::Packet128, |m| (m.whole_lines, m.words) = (false, 1));
+    // Whole lines are safe with as many words as a state space of this size has room for.
+    let mut wide = Model::whole(Protocol::Packet128, 2);
+    wide.words = 4;
+    assert_eq!(check(wide).0, Outcome::Safe);
 }
 
 #[test]
@@ -371,7 +433,12 @@ fn a_pull_without_either_barrier_is_found_unsafe() {
 
 #[test]
 fn three_buffers_are_safe_too_and_need_not_be() {
-    for protocol in [Protocol::Packet, Protocol::Sentinel, Protocol::Flag] {
+    for protocol in [
+        Protocol::Packet,
+        Protocol::Sentinel,
+        Protocol::Packet128,
+        Protocol::Flag,
+    ] {
         let mut model = Model::whole(protocol, 2);
         model.buffers = 3;
         assert_eq!(check(model).0, Outcome::Safe, "{protocol:?}");

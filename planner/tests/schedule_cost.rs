@@ -77,6 +77,29 @@ fn packets_pay_twice_the_bytes_and_flags_a_fence_a_stage() {
 }
 
 #[test]
+fn lines_are_proposed_over_nvlink_only_and_take_a_fifteenth_more_bytes() {
+    let one_shot = [(2, Mode::Replicate)];
+    let (nvlink, pcie) = (complete(2, NVLINK), complete(2, PIX));
+    let at = |protocol, bytes| predict(&nvlink, &one_shot, F16, protocol, bytes);
+    // Until it is measured: nowhere ahead of sentinels, so that it changes no ranking, and never far behind.
+    for bytes in [256, 64 << 10, 1 << 20] {
+        let (lines, sentinel) = (at(Protocol::Packet128, bytes), at(Protocol::Sentinel, bytes));
+        assert!(
+            lines > sentinel && lines < sentinel * 16.0 / 15.0,
+            "{bytes}: {lines} {sentinel}"
+        );
+    }
+    let schedule = made(&one_shot);
+    for (machine, keeps) in [(&nvlink, true), (&pcie, false)] {
+        let profile = Profile::of(&schedule, &Edges::new(machine, EdgePolicy::Peer), F16);
+        assert_eq!(profile.admits(Protocol::Packet128), keeps);
+        assert!(profile.admits(Protocol::Packet) && profile.admits(Protocol::Sentinel));
+    }
+    let staged = Profile::of(&schedule, &Edges::new(&nvlink, EdgePolicy::Host), F16);
+    assert!(!staged.admits(Protocol::Packet128));
+}
+
+#[test]
 fn wide_partials_double_only_what_carries_partial_sums() {
     let quad = complete(4, PIX);
     let wide = Widths {

@@ -6,9 +6,9 @@ use schedule_support::{PIX, complete};
 use topoforge_planner::schedule::generate::mixed_radix::{Mode, Shape, build};
 use topoforge_planner::schedule::verify::{OutputFault, TransferFault, ValueFault};
 use topoforge_planner::schedule::{
-    Delivery, EdgePolicy, Schedule, Stage, Transfer, Value, ValueId, VerifyError, verify,
+    Delivery, EdgePolicy, Protocol, Schedule, Stage, Transfer, Value, ValueId, VerifyError, verify,
 };
-use topoforge_planner::topology::{Link, Topology};
+use topoforge_planner::topology::{Link, LinkClass, PcieClass, Topology};
 
 fn made(modes: &[(usize, Mode)]) -> Schedule {
     let shape = Shape(modes.to_vec());
@@ -411,4 +411,56 @@ fn messages_name_stage_rank_and_chunk() {
     let one = verify(one_shot(2), &complete(2, PIX), EdgePolicy::Peer, 1).expect_err("one buffer");
     let text = "stage 0, chunk 0: with 1 buffer(s) rank 0 may overwrite a slot that rank 1 has not read yet";
     assert_eq!(one.to_string(), text);
+}
+
+/// Every way of making one link of a machine one that may cut lines, under every schedule of its plan.
+#[test]
+fn lines_over_any_one_link_that_may_cut_them_are_refused_by_name() {
+    let nvlink = LinkClass::NvLink { lanes: 2, r#gen: 2 };
+    let (mut refused, mut kept) = (0, 0);
+    for schedule in [one_shot(3), two_shot(3), square(), two_shot(4)] {
+        let whole = complete(schedule.ranks, nvlink);
+        let verified = verify(schedule.clone(), &whole, EdgePolicy::Peer, 2).expect("generated");
+        assert_eq!(verified.admits(Protocol::Packet128), Ok(()));
+        for at in 0..whole.links.len() {
+            let (from, to) = (whole.links[at].from, whole.links[at].to);
+            let used = schedule.transfers().any(|t| (t.from, t.to) == (from, to));
+            let mutants: [&dyn Fn(&mut Link); 3] = [
+                &|l| l.class = PIX,
+                &|l| l.class = LinkClass::Pcie(PcieClass::Sys),
+                // What doctor has seen, whatever the class.
+                &|l| l.lines = false,
+            ];
+            for mutant in mutants {
+                let mut broken = whole.clone();
+                mutant(&mut broken.links[at]);
+                let verified = verify(schedule.clone(), &broken, EdgePolicy::Peer, 2).expect("the same edges");
+                for other in [Protocol::Packet, Protocol::Sentinel, Protocol::Flag] {
+                    assert_eq!(verified.admits(other), Ok(()));
+                }
+                match verified.admits(Protocol::Packet128) {
+                    Ok(()) => {
+                        assert!(!used, "{} over {from} to {to}", schedule.name);
+                        kept += 1;
+                    }
+                    Err(VerifyError::CutLines { from: f, to: t, .. }) => {
+                        assert_eq!((f, t), (from, to));
+                        refused += 1;
+                    }
+                    Err(other) => panic!("{other}"),
+                }
+            }
+        }
+    }
+    assert!(refused > 40 && kept > 0, "{refused} {kept}");
+}
+
+#[test]
+fn lines_through_host_memory_are_refused_whatever_the_links() {
+    let pair = complete(2, LinkClass::NvLink { lanes: 2, r#gen: 2 });
+    let staged = verify(one_shot(2), &pair, EdgePolicy::Host, 2).expect("generated");
+    assert!(matches!(
+        staged.admits(Protocol::Packet128),
+        Err(VerifyError::CutLines { stage: 0, .. })
+    ));
 }

@@ -59,7 +59,8 @@ pub(super) fn cuda(
         staged: staged || Switches::here().no_peer_access,
         share: options.share,
     };
-    let executor = CudaExecutor::joined(ordinal, &by_family, Steps::new(mesh), cuda_options)?;
+    let mut executor = CudaExecutor::joined(ordinal, &by_family, Steps::new(mesh), cuda_options)?;
+    executor.avoid_lines(facts.cut_ranks(&placement));
     let site = Site {
         family,
         placement,
@@ -231,7 +232,12 @@ fn place(mesh: &mut Mesh, members: &[Member], options: &Options) -> Result<Found
         for place in &placed.1 {
             w.u32(*place as u32);
         }
-        w.text(&placed.2).text(&facts.driver).u64(facts.layout).done()
+        w.text(&placed.2).text(&facts.driver).u64(facts.layout);
+        w.u32(facts.cut.len() as u32);
+        for (a, b) in &facts.cut {
+            w.u32(*a as u32).u32(*b as u32);
+        }
+        w.done()
     } else {
         Vec::new()
     };
@@ -241,9 +247,13 @@ fn place(mesh: &mut Mesh, members: &[Member], options: &Options) -> Result<Found
         let name = r.text()?;
         let count = r.u32()?;
         let placement: Vec<usize> = (0..count).map(|_| r.u32().map(|p| p as usize)).collect::<Option<_>>()?;
-        Some((name, placement, r.text()?, r.text()?, r.u64()?))
+        let (fit, driver, layout) = (r.text()?, r.text()?, r.u64()?);
+        let count = r.u32()?;
+        let pair = |r: &mut Reader<'_>| Some((r.u32()? as usize, r.u32()? as usize));
+        let cut: Vec<(usize, usize)> = (0..count).map(|_| pair(&mut r)).collect::<Option<_>>()?;
+        Some((name, placement, fit, Facts { driver, layout, cut }))
     };
-    let Some((name, placement, fit, driver, layout)) = read() else {
+    let Some((name, placement, fit, facts)) = read() else {
         let reason = "rank 0 says nothing of the family that can be read".to_owned();
         return Err(CommError::Join(JoinError::Refused { reason }));
     };
@@ -261,7 +271,7 @@ fn place(mesh: &mut Mesh, members: &[Member], options: &Options) -> Result<Found
         );
         return Err(CommError::Misuse { reason });
     }
-    Ok((family, placement, fit, Facts { driver, layout }))
+    Ok((family, placement, fit, facts))
 }
 
 fn look(members: &[Member], options: &Options) -> Result<(Placed, Facts), CommError> {
@@ -273,7 +283,9 @@ fn look(members: &[Member], options: &Options) -> Result<(Placed, Facts), CommEr
         Some(name) => by_name(&options.registry, name, members.len())?,
         None => nearest(&options.registry, &live, &all)?,
     };
-    let facts = Facts::of(&live, &all);
+    let mut facts = Facts::of(&live, &all);
+    // Ranks on one GPU share its memory.
+    facts.cut.retain(|(a, b)| members[*a].uuid != members[*b].uuid);
     Ok((placed, facts))
 }
 

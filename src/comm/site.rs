@@ -37,16 +37,34 @@ pub struct Site {
 pub(super) struct Facts {
     pub driver: String,
     pub layout: u64,
+    /// Pairs of positions in the list of devices whose link may cut 128-byte lines.
+    pub cut: Vec<(usize, usize)>,
 }
 
 impl Facts {
     /// Of the GPUs that take part; the others change nothing.
     pub fn of(live: &LiveTopology, devices: &[usize]) -> Self {
         let driver = live.driver.clone();
+        let pairs = (0..devices.len()).flat_map(|a| (0..devices.len()).map(move |b| (a, b)));
+        let keeps = |&(a, b): &(usize, usize)| {
+            let link = live.topology.link(devices[a], devices[b]);
+            devices[a] == devices[b] || link.is_some_and(Link::keeps_lines)
+        };
         Self {
+            cut: pairs.filter(|pair| !keeps(pair)).collect(),
             driver: driver.unwrap_or_else(|| format!("CUDA {}", live.cuda_version)),
             layout: part(&live.topology, devices).layout_fingerprint(),
         }
+    }
+}
+
+impl Facts {
+    /// Pairs of the family's ranks whose link may cut 128-byte lines.
+    pub fn cut_ranks(&self, placement: &[usize]) -> Vec<(usize, usize)> {
+        let ranks = || placement.iter().enumerate();
+        let pairs = ranks().flat_map(|a| ranks().map(move |b| (a, b)));
+        let cut = pairs.filter(|((_, a), (_, b))| self.cut.contains(&(**a, **b)));
+        cut.map(|((a, _), (b, _))| (a, b)).collect()
     }
 }
 
@@ -88,10 +106,13 @@ impl Site {
             staged: staged || options.staged,
             ..options
         };
+        let facts = Facts::of(&live, devices);
+        let mut executor = CudaExecutor::new(&ordinals, ordinals.len(), options)?;
+        executor.avoid_lines(facts.cut_ranks(&placement));
         Ok(Self {
-            executor: CudaExecutor::new(&ordinals, ordinals.len(), options)?,
+            executor,
             family,
-            facts: Facts::of(&live, devices),
+            facts,
             placement,
             fit,
             writes: true,

@@ -2,7 +2,7 @@
 //!
 //! Plain data, the same for both executors; addresses are whatever the executor's memory is. Start at [`Params`].
 
-use super::Launch;
+use super::{DeviceError, Launch};
 use crate::registry::{Kernel, Protocol, Variant};
 
 /// Mirrors `TfStatus`, in mapped host memory.
@@ -72,7 +72,7 @@ pub struct Header {
     pub bytes: u64,
     /// 16-byte vectors a chunk.
     pub columns: u32,
-    /// Columns a slot region has room for.
+    /// Columns (`packet128`: cells) a slot region has room for.
     pub stride: u32,
     /// For the status word.
     pub rank: u32,
@@ -163,7 +163,7 @@ impl Params {
 /// Sizes of one rank's scratch for a variant and a largest payload. The one place that knows the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScratchLayout {
-    /// Columns a slot region has room for.
+    /// Columns (`packet128`: cells) a slot region has room for.
     pub stride: u32,
     /// Bytes from one slot region to the next.
     pub region: u64,
@@ -173,17 +173,44 @@ pub struct ScratchLayout {
     pub counters: u32,
 }
 
+/// Threads of a warp. Blocks of `packet128` kernels are whole ones.
+pub const WARP: u32 = 32;
+
+/// Cells in which `packet128` carries so many columns: 32 a warp for each 30. Mirrors kernels/packet128.cuh.
+pub const fn cells(columns: u64) -> u64 {
+    WARP as u64 * columns.div_ceil(30)
+}
+
+/// # Errors
+/// [`DeviceError::Misuse`] where the variant's kernel cannot run in blocks of so many threads.
+pub fn check_threads(variant: &Variant, threads: u32) -> Result<(), DeviceError> {
+    if variant.protocol == Protocol::Packet128 && !threads.is_multiple_of(WARP) {
+        let reason = format!(
+            "`{}` runs in whole warps: give a multiple of {WARP} threads a block, not {threads}",
+            variant.name
+        );
+        return Err(DeviceError::Misuse { reason });
+    }
+    // A thread speaks to a peer.
+    if variant.protocol == Protocol::Pull && threads < variant.kernel.puts {
+        let (name, puts) = (variant.name, variant.kernel.puts);
+        let reason = format!("`{name}` needs at least {puts} threads a block, not {threads}");
+        return Err(DeviceError::Misuse { reason });
+    }
+    Ok(())
+}
+
 /// The most blocks that a `pull` kernel is ever launched with.
 pub const PULL_MAX_BLOCKS: u32 = 512;
 
 impl ScratchLayout {
     /// `tile` is the threads of a block, which fixes the columns of a `flag` tile.
     pub fn new(variant: &Variant, rank: usize, max_bytes: u64, tile: u32) -> Self {
-        let stride = u32::try_from(variant.columns(max_bytes).next_multiple_of(64).max(64)).unwrap_or(u32::MAX);
+        let stride = u32::try_from(variant.threads(max_bytes).next_multiple_of(64).max(64)).unwrap_or(u32::MAX);
         let buffers = 2 * 16 * u64::from(variant.planes) * u64::from(stride);
         let tiles = stride.div_ceil(tile.max(1));
         let (region, counters) = match variant.protocol {
-            Protocol::Packet | Protocol::Sentinel => (buffers, stride),
+            Protocol::Packet | Protocol::Sentinel | Protocol::Packet128 => (buffers, stride),
             Protocol::Flag => (buffers + 32 * u64::from(tiles), tiles),
             Protocol::Pull => (64 * u64::from(PULL_MAX_BLOCKS), PULL_MAX_BLOCKS),
         };
@@ -200,7 +227,7 @@ impl ScratchLayout {
     pub const fn fill(protocol: Protocol) -> u8 {
         match protocol {
             Protocol::Sentinel => 0xff,
-            Protocol::Packet | Protocol::Flag | Protocol::Pull => 0,
+            Protocol::Packet | Protocol::Packet128 | Protocol::Flag | Protocol::Pull => 0,
         }
     }
 

@@ -207,6 +207,8 @@ pub enum Fault {
     NoWait,
     /// Counters never advance.
     FrozenCounter,
+    /// The parts of a 128-byte line arrive one by one.
+    TornLine,
 }
 
 /// Eager launches, or a captured graph replayed.

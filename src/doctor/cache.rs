@@ -47,6 +47,9 @@ impl Key {
     }
 }
 
+/// 2 since lines have a verdict of their own.
+const FORMAT: u32 = 2;
+
 #[derive(Serialize, Deserialize)]
 struct Kept {
     format: u32,
@@ -60,6 +63,7 @@ struct KeptPair {
     to: usize,
     write: String,
     read: String,
+    lines: String,
     detail: Vec<String>,
 }
 
@@ -74,7 +78,7 @@ pub fn folder() -> Option<PathBuf> {
 pub fn load(folder: &Path, key: &Key) -> Option<Vec<PairReport>> {
     let text = std::fs::read_to_string(folder.join(key.file())).ok()?;
     let kept: Kept = ron::from_str(&text).ok()?;
-    if kept.format != 1 || kept.key != *key {
+    if kept.format != FORMAT || kept.key != *key {
         return None;
     }
     let report = |p: KeptPair| {
@@ -83,6 +87,7 @@ pub fn load(folder: &Path, key: &Key) -> Option<Vec<PairReport>> {
             to: p.to,
             write: Verdict::from_name(&p.write)?,
             read: Verdict::from_name(&p.read)?,
+            lines: Verdict::from_name(&p.lines)?,
             detail: p.detail,
         })
     };
@@ -100,10 +105,11 @@ pub fn store(folder: &Path, key: &Key, reports: &[PairReport]) -> std::io::Resul
         to: r.to,
         write: r.write.name().to_owned(),
         read: r.read.name().to_owned(),
+        lines: r.lines.name().to_owned(),
         detail: r.detail.clone(),
     };
     let kept = Kept {
-        format: 1,
+        format: FORMAT,
         key: key.clone(),
         pairs: reports.iter().map(pair).collect(),
     };
@@ -141,6 +147,14 @@ pub fn veto(topology: &mut Topology, reports: &[PairReport]) -> Vec<String> {
                 report.read.name()
             ));
         }
+        // Where no link of the class keeps lines, that is no news.
+        if report.lines.is_bad() && link.keeps_lines() {
+            link.lines = false;
+            words.push(format!(
+                "GPU {from} to GPU {to}: packet128 vetoed by doctor, its lines are {}",
+                report.lines.name()
+            ));
+        }
     }
     words
 }
@@ -156,6 +170,7 @@ mod tests {
             to,
             write,
             read,
+            lines: Verdict::Right,
             detail: vec!["packet: ok".into()],
         }
     }
@@ -186,12 +201,38 @@ mod tests {
         for bad in [
             text.replace("\"550\"", "\"560\""),
             text[..text.len() / 2].to_owned(),
-            text.replace("format: 1", "format: 2"),
+            text.replace("format: 2", "format: 1"),
+            text.replace("format: 2", "format: 3"),
         ] {
             assert!(std::fs::write(&path, bad).is_ok());
             assert_eq!(load(&folder, &key("a")), None);
         }
         let _ = std::fs::remove_dir_all(folder);
+    }
+
+    #[test]
+    fn torn_lines_take_packet128_from_the_edge_and_nothing_else() {
+        let nvlink = LinkClass::NvLink { lanes: 4, r#gen: 3 };
+        let mut topology =
+            Topology::new("t", 3)
+                .with_pair(0, 1, nvlink)
+                .with_pair(0, 2, LinkClass::Pcie(PcieClass::Pix));
+        let torn = |from, to| PairReport {
+            lines: Verdict::Torn,
+            ..report(from, to, Verdict::Right, Verdict::Right)
+        };
+        let words = veto(&mut topology, &[torn(0, 1), torn(0, 2)]);
+        assert_eq!(
+            words,
+            ["GPU 0 to GPU 1: packet128 vetoed by doctor, its lines are torn"]
+        );
+        let link = |from, to| {
+            topology
+                .link(from, to)
+                .map(|l| (l.class, l.read, l.write, l.keeps_lines()))
+        };
+        assert_eq!(link(0, 1), Some((nvlink, true, true, false)));
+        assert_eq!(link(1, 0), Some((nvlink, true, true, true)));
     }
 
     #[test]

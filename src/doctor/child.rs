@@ -1,6 +1,6 @@
 //! A verdict in a process of its own, which is killed when it does not end: a kernel that hangs cannot be stopped otherwise.
 //!
-//! It speaks lines: `from to write read detail…`. Start at [`run`]; the child's side is [`lines`].
+//! It speaks lines: `from to write read lines detail…`. Start at [`run`]; the child's side is [`lines`].
 
 use super::verdict::{PairReport, Verdict};
 use std::io::Read;
@@ -13,11 +13,12 @@ pub fn lines(reports: &[PairReport]) -> String {
     for r in reports {
         let detail = r.detail.join("; ").replace(['\n', '\t'], " ");
         out.push_str(&format!(
-            "{}\t{}\t{}\t{}\t{detail}\n",
+            "{}\t{}\t{}\t{}\t{}\t{detail}\n",
             r.from,
             r.to,
             r.write.name(),
-            r.read.name()
+            r.read.name(),
+            r.lines.name()
         ));
     }
     out
@@ -26,13 +27,14 @@ pub fn lines(reports: &[PairReport]) -> String {
 /// The reports in what a child printed; lines of other origin are skipped.
 pub fn parse(text: &str) -> Vec<PairReport> {
     let report = |line: &str| {
-        let mut parts = line.splitn(5, '\t');
+        let mut parts = line.splitn(6, '\t');
         let mut next = || parts.next();
         Some(PairReport {
             from: next()?.parse().ok()?,
             to: next()?.parse().ok()?,
             write: Verdict::from_name(next()?)?,
             read: Verdict::from_name(next()?)?,
+            lines: Verdict::from_name(next()?)?,
             detail: next()?.split("; ").map(str::to_owned).collect(),
         })
     };
@@ -59,6 +61,7 @@ pub fn run(mut command: Command, ends: [usize; 2], deadline: Duration) -> Tested
                 to,
                 write: verdict.clone(),
                 read: Verdict::NotRun,
+                lines: Verdict::NotRun,
                 detail: vec![words.clone()],
             })
             .to_vec(),

@@ -13,6 +13,8 @@ use half::f16;
 pub enum Verb {
     /// The sender stores into the receiver's memory.
     Write,
+    /// The sender stores 128-byte lines there that must arrive whole.
+    Lines,
     /// The receiver loads from the sender's memory.
     Read,
 }
@@ -58,8 +60,13 @@ pub struct KernelLink<E> {
 impl<E: Executor> KernelLink<E> {
     /// One variant a protocol: the one with the fewest stages. `fault` is planted in each, for controls.
     pub fn new(registry: &Registry, executor: E, fault: Option<Fault>) -> Self {
+        Self::of(registry, executor, fault, Protocol::ALL)
+    }
+
+    /// [`KernelLink::new`] with these protocols only.
+    pub fn of(registry: &Registry, executor: E, fault: Option<Fault>, protocols: &[Protocol]) -> Self {
         let mut variants: Vec<&'static Variant> = Vec::new();
-        for protocol in Protocol::ALL {
+        for protocol in protocols {
             let fits = |v: &&Variant| {
                 v.protocol == *protocol
                     && v.memory == Memory::Peer
@@ -73,10 +80,10 @@ impl<E: Executor> KernelLink<E> {
         }
         let path = |v: &&Variant| Path {
             name: v.protocol.name().to_owned(),
-            verb: if v.protocol == Protocol::Pull {
-                Verb::Read
-            } else {
-                Verb::Write
+            verb: match v.protocol {
+                Protocol::Pull => Verb::Read,
+                Protocol::Packet128 => Verb::Lines,
+                Protocol::Packet | Protocol::Sentinel | Protocol::Flag => Verb::Write,
             },
         };
         Self {

@@ -22,13 +22,14 @@ pub fn rounds(n: usize) -> Vec<Vec<[usize; 2]>> {
 pub fn merge(known: &mut [PairReport], later: &[PairReport]) {
     for report in known {
         for other in later.iter().filter(|o| (o.from, o.to) == (report.from, report.to)) {
-            if other.write > report.write || other.read > report.read {
+            if other.write > report.write || other.read > report.read || other.lines > report.lines {
                 report
                     .detail
                     .extend(other.detail.iter().map(|d| format!("beside other pairs, {d}")));
             }
             report.write = report.write.clone().max(other.write.clone());
             report.read = report.read.clone().max(other.read.clone());
+            report.lines = report.lines.clone().max(other.lines.clone());
         }
     }
 }
@@ -60,6 +61,7 @@ mod tests {
             to: 1,
             write,
             read: Verdict::Right,
+            lines: Verdict::NotRun,
             detail: vec!["packet: seen".into()],
         };
         let mut known = [report(Verdict::Right)];

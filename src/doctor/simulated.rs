@@ -28,7 +28,7 @@ pub struct SimulatedLink {
     /// The rank whose puts (or pulls) are faulty, and how.
     fault: Option<(usize, EdgeFault)>,
     /// One a way.
-    memories: [Memory; 2],
+    memories: [Memory; 3],
 }
 
 #[derive(Default)]
@@ -47,7 +47,11 @@ impl SimulatedLink {
             verb,
         };
         Self {
-            paths: vec![path("put", Verb::Write), path("pull", Verb::Read)],
+            paths: vec![
+                path("put", Verb::Write),
+                path("line", Verb::Lines),
+                path("pull", Verb::Read),
+            ],
             fault,
             memories: Default::default(),
         }
@@ -67,7 +71,7 @@ impl PairLink for SimulatedLink {
         let mut arrived = [Vec::new(), Vec::new()];
         for (receiver, arrived) in arrived.iter_mut().enumerate() {
             let sender = 1 - receiver;
-            let actor = if verb == Verb::Write { sender } else { receiver };
+            let actor = if verb == Verb::Read { receiver } else { sender };
             let fault = self.fault.filter(|(rank, _)| *rank == actor).map(|(_, fault)| fault);
             let data = sent[sender];
             if let Some(late) = way.late[receiver].take() {

@@ -6,8 +6,9 @@ use super::link::{PairLink, Verb};
 use crate::device::DeviceError;
 use std::fmt;
 
-/// f16 elements that cross as one 16-byte line.
-const LINE: usize = 8;
+/// f16 elements that cross as one 16-byte vector, and in one 128-byte line of `packet128`.
+const VECTOR: usize = 8;
+const LINE: usize = 60;
 
 /// What became of the bytes on one edge. The order is from good to bad.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,7 +21,7 @@ pub enum Verdict {
     Zeros,
     /// An earlier round's bytes arrived: writes come after the word that announces them, or not at all.
     Stale,
-    /// One 16-byte line was part new, part old: stores are split on the way.
+    /// What is stored at once (16 bytes, or a 128-byte line) was part new, part old: stores are split on the way.
     Torn,
     /// Bytes that nobody sent.
     Wrong,
@@ -108,6 +109,8 @@ pub struct PairReport {
     pub write: Verdict,
     /// Loads by the kernels that pull.
     pub read: Verdict,
+    /// Lines stored by `packet128`, which nothing else needs whole: a bad verdict takes that protocol from the edge alone.
+    pub lines: Verdict,
     /// Which kernels ran, and what the bad one saw.
     pub detail: Vec<String>,
 }
@@ -127,15 +130,16 @@ fn elements(round: u32) -> usize {
     [515, 16_384, 9, 4099][round as usize % 4]
 }
 
-/// What arrived, against what was sent now and earlier.
-fn compare(arrived: &[u16], sent: &[u16], earlier: &[Vec<u16>]) -> Verdict {
+/// What arrived, against what was sent now and earlier, in parts of so many elements that are stored at once; and how
+/// many of them are torn.
+fn compare(arrived: &[u16], sent: &[u16], earlier: &[Vec<u16>], part: usize) -> (Verdict, usize) {
     if arrived.len() != sent.len() {
-        return Verdict::Wrong;
+        return (Verdict::Wrong, 0);
     }
-    let mut worst = Verdict::Right;
+    let (mut worst, mut torn) = (Verdict::Right, 0);
     let old = |i: usize, value: u16| value == 0 || earlier.iter().any(|e| e.get(i) == Some(&value));
-    for (line, (got, want)) in arrived.chunks(LINE).zip(sent.chunks(LINE)).enumerate() {
-        let at = line * LINE;
+    for (index, (got, want)) in arrived.chunks(part).zip(sent.chunks(part)).enumerate() {
+        let at = index * part;
         let verdict = if got == want {
             Verdict::Right
         } else if got.iter().all(|v| *v == 0) {
@@ -152,9 +156,10 @@ fn compare(arrived: &[u16], sent: &[u16], earlier: &[Vec<u16>]) -> Verdict {
         } else {
             Verdict::Wrong
         };
+        torn += usize::from(verdict == Verdict::Torn);
         worst = worst.max(verdict);
     }
-    worst
+    (worst, torn)
 }
 
 /// Sends `rounds` rounds over every path of a pair of ordinals `ends`, both directions at once, and judges each direction.
@@ -164,6 +169,7 @@ pub fn judge(link: &mut dyn PairLink, ends: [usize; 2], rounds: u32) -> [PairRep
         to,
         write: Verdict::NotRun,
         read: Verdict::NotRun,
+        lines: Verdict::NotRun,
         detail: Vec::new(),
     };
     // `reports[r]`: rank `r` acts on the other's memory.
@@ -175,6 +181,8 @@ pub fn judge(link: &mut dyn PairLink, ends: [usize; 2], rounds: u32) -> [PairRep
         };
         let mut verdicts = [Verdict::NotRun, Verdict::NotRun];
         let mut words = [String::new(), String::new()];
+        let mut torn = [0, 0];
+        let part = if verb == Verb::Lines { LINE } else { VECTOR };
         let mut earlier: [Vec<Vec<u16>>; 2] = [Vec::new(), Vec::new()];
         for round in 0..rounds {
             let sent = [0, 1].map(|rank| pattern(rank, round, elements(round)));
@@ -183,8 +191,9 @@ pub fn judge(link: &mut dyn PairLink, ends: [usize; 2], rounds: u32) -> [PairRep
                     for (receiver, arrived) in arrived.iter().enumerate() {
                         let sender = 1 - receiver;
                         // A push is the sender's act, a pull the receiver's.
-                        let actor = if verb == Verb::Write { sender } else { receiver };
-                        let verdict = compare(arrived, &sent[sender], &earlier[sender]);
+                        let actor = if verb == Verb::Read { receiver } else { sender };
+                        let (verdict, parts) = compare(arrived, &sent[sender], &earlier[sender], part);
+                        torn[actor] += parts;
                         if verdict.is_bad() && verdict > verdicts[actor] {
                             words[actor] = format!("{name}: {verdict} in round {round}");
                         }
@@ -193,7 +202,7 @@ pub fn judge(link: &mut dyn PairLink, ends: [usize; 2], rounds: u32) -> [PairRep
                 }
                 Err(DeviceError::Timeout { rank, .. }) => {
                     let waiter = rank.min(1);
-                    let actor = if verb == Verb::Write { 1 - waiter } else { waiter };
+                    let actor = if verb == Verb::Read { waiter } else { 1 - waiter };
                     verdicts[actor] = Verdict::Hang;
                     words[actor] = format!("{name}: nothing arrived in round {round}");
                     break;
@@ -207,17 +216,20 @@ pub fn judge(link: &mut dyn PairLink, ends: [usize; 2], rounds: u32) -> [PairRep
                 known.push(sent);
             }
         }
-        for ((report, verdict), words) in reports.iter_mut().zip(verdicts).zip(words) {
-            let seen = if words.is_empty() {
+        for (((report, verdict), words), torn) in reports.iter_mut().zip(verdicts).zip(words).zip(torn) {
+            let mut seen = if words.is_empty() {
                 format!("{name}: {verdict}")
             } else {
                 words
             };
+            if torn > 0 {
+                seen.push_str(&format!(", {torn} torn"));
+            }
             report.detail.push(seen);
-            let slot = if verb == Verb::Write {
-                &mut report.write
-            } else {
-                &mut report.read
+            let slot = match verb {
+                Verb::Write => &mut report.write,
+                Verb::Lines => &mut report.lines,
+                Verb::Read => &mut report.read,
             };
             *slot = slot.clone().max(verdict);
         }
@@ -261,6 +273,7 @@ mod tests {
         let earlier = [before.clone()];
         let mixed: Vec<u16> = (0..16).map(|i| if i < 4 { now[i] } else { before[i] }).collect();
         let half: Vec<u16> = (0..16).map(|i| if i < 8 { now[i] } else { before[i] }).collect();
+        let compare = |arrived: &[u16], sent: &[u16], earlier: &[Vec<u16>]| compare(arrived, sent, earlier, VECTOR).0;
         assert_eq!(compare(&now, &now, &earlier), Verdict::Right);
         assert_eq!(compare(&[0; 16], &now, &earlier), Verdict::Zeros);
         assert_eq!(compare(&before, &now, &earlier), Verdict::Stale);
@@ -272,6 +285,15 @@ mod tests {
         assert_eq!(compare(&mixed, &now, &earlier), Verdict::Torn);
         assert_eq!(compare(&[7; 16], &now, &earlier), Verdict::Wrong);
         assert_eq!(compare(&now[..8], &now, &earlier), Verdict::Wrong);
+    }
+
+    #[test]
+    fn torn_lines_are_counted_line_by_line() {
+        let (now, before) = (pattern(0, 1, 300), pattern(0, 0, 300));
+        // The second line is old, the third half old, the fifth too.
+        let old = |i: usize| (60..120).contains(&i) || (120..128).contains(&i) || i == 299;
+        let mixed: Vec<u16> = (0..300).map(|i| if old(i) { before[i] } else { now[i] }).collect();
+        assert_eq!(compare(&mixed, &now, &[before], LINE), (Verdict::Torn, 2));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::registry::Variant;
 use std::fmt;
 
 /// Every fault, in declaration order.
-pub const FAULTS: [Fault; 8] = [
+pub const FAULTS: [Fault; 9] = [
     Fault::DroppedContribution,
     Fault::SingleBuffer,
     Fault::StaleHalf,
@@ -20,6 +20,7 @@ pub const FAULTS: [Fault; 8] = [
     Fault::NoBarrier,
     Fault::NoWait,
     Fault::FrozenCounter,
+    Fault::TornLine,
 ];
 
 /// The name of a fault in reports.
@@ -33,6 +34,7 @@ pub const fn fault_name(fault: Fault) -> &'static str {
         Fault::NoBarrier => "no barrier",
         Fault::NoWait => "no wait",
         Fault::FrozenCounter => "frozen counter",
+        Fault::TornLine => "torn line",
     }
 }
 

@@ -14,15 +14,15 @@ pub const THREADS: [u32; 5] = [32, 64, 128, 256, 512];
 pub fn for_threads(variant: &Variant, bytes: u64, threads: u32, max_blocks: u32) -> Geometry {
     let most = match variant.protocol {
         Protocol::Pull => max_blocks.min(PULL_MAX_BLOCKS),
-        Protocol::Packet | Protocol::Sentinel | Protocol::Flag => max_blocks,
+        Protocol::Packet | Protocol::Sentinel | Protocol::Packet128 | Protocol::Flag => max_blocks,
     };
-    let wanted = variant.columns(bytes).div_ceil(u64::from(threads.max(1))).max(1);
+    let wanted = variant.threads(bytes).div_ceil(u64::from(threads.max(1))).max(1);
     Geometry::new(u32::try_from(wanted).unwrap_or(u32::MAX).min(most.max(1)), threads)
 }
 
 /// Thread counts worth trying for a payload: none of more than twice the columns, except the smallest.
 pub fn threads(variant: &Variant, bytes: u64) -> Vec<u32> {
-    let columns = variant.columns(bytes);
+    let columns = variant.threads(bytes);
     let (smallest, rest) = (THREADS[0], &THREADS[1..]);
     let mut list = vec![smallest];
     list.extend(rest.iter().copied().filter(|t| u64::from(*t) < 2 * columns));

@@ -5,6 +5,7 @@
 
 use super::program::{Op, Program, Width};
 use super::{Element, Protocol};
+use std::collections::BTreeSet;
 
 /// Stands for the kernel's name until the content hash is known.
 pub(super) const SYMBOL: &str = "@SYMBOL@";
@@ -72,7 +73,7 @@ pub(super) fn emit(shape: &Shape, programs: &[Program]) -> String {
             indent,
         };
         match shape.protocol {
-            Protocol::Packet | Protocol::Sentinel => body.columns(index),
+            Protocol::Packet | Protocol::Sentinel | Protocol::Packet128 => body.columns(index),
             Protocol::Flag => body.flag(),
             Protocol::Pull => body.pull(),
         }
@@ -134,6 +135,11 @@ impl Body<'_> {
         }
     }
 
+    /// Whether threads stand for cells, some of which hold no column of their own.
+    fn by_cell(&self) -> bool {
+        self.shape.protocol == Protocol::Packet128
+    }
+
     fn first_table(&self) -> usize {
         self.shape.puts + self.shape.gets + self.shape.inputs
     }
@@ -160,12 +166,19 @@ impl Body<'_> {
             }
         };
         let text = match op {
-            Op::Load { to, slot } => format!(
-                "{} = tf_input<{}>(t, h, {}, column);",
-                let_(self, *to),
-                self.element(),
-                self.chunk(*slot)
-            ),
+            Op::Load { to, slot } => {
+                let (by, live) = if self.by_cell() {
+                    ("tf_cell_input", ", live")
+                } else {
+                    ("tf_input", "")
+                };
+                format!(
+                    "{} = {by}<{}>(t, h, {}, column{live});",
+                    let_(self, *to),
+                    self.element(),
+                    self.chunk(*slot)
+                )
+            }
             Op::Fold { to, own, gets, stage } => {
                 let (sum, count) = (self.type_of(*to), gets.len());
                 let list: Vec<String> = gets.iter().map(|g| format!("r{}", g.0)).collect();
@@ -194,27 +207,36 @@ impl Body<'_> {
                 let element = self.shape.element.name();
                 format!("{} = tf_round_{element}(r{});", let_(self, *to), from.0)
             }
-            Op::Store { slot, from } => format!("tf_output(t, h, {}, column, r{});", self.chunk(*slot), from.0),
+            Op::Store { slot, from } => {
+                let live = if self.by_cell() { "if (live) " } else { "" };
+                format!("{live}tf_output(t, h, {}, column, r{});", self.chunk(*slot), from.0)
+            }
             Op::Put { .. } | Op::Get { .. } | Op::Read { .. } => return,
         };
         self.line(&text);
     }
 
-    /// Protocols without barriers: a thread takes its columns through the whole schedule, one after the other.
+    /// Protocols without barriers: a thread takes its columns, or cells, through the whole schedule, one after the other.
     ///
     /// The first one stands before the loop. Most calls have no second, and inside a loop the compiler makes each
     /// iteration wait for loads that were issued before it (docs/performance.md).
     fn columns(&mut self, index: usize) {
         // Asked for first, looked at when the input is there too: a load on its own would cost its whole latency.
         self.line("const bool dead = tf_aborted(t, h);");
+        // A warp takes part whole or not at all.
+        let (at, outside, inside) = if self.by_cell() {
+            ("cell", "!tf_warp_live(h, first)", "tf_warp_live(h, cell)")
+        } else {
+            ("column", "first >= h.columns", "column < h.columns")
+        };
         self.line(&format!(
-            "if (first >= h.columns || !tf_column_{index}(t, p, h, dead, first)) return;"
+            "if ({outside} || !tf_column_{index}(t, p, h, dead, first)) return;"
         ));
         self.line("const tf_u32 step = t.blocks() * t.threads();");
         self.line("TF_ROLLED");
-        self.line("for (tf_u32 column = first + step; column < h.columns; column += step)");
+        self.line(&format!("for (tf_u32 {at} = first + step; {inside}; {at} += step)"));
         self.indent += 1;
-        self.line(&format!("if (!tf_column_{index}(t, p, h, false, column)) return;"));
+        self.line(&format!("if (!tf_column_{index}(t, p, h, false, {at})) return;"));
         self.indent -= 1;
     }
 
@@ -222,24 +244,44 @@ impl Body<'_> {
     fn column(&mut self, index: usize) {
         let name = self.shape.protocol.name();
         let planes = self.shape.planes;
+        let at = if self.by_cell() { "cell" } else { "column" };
         self.open(&format!(
-            "TF_FN bool tf_column_{index}(const TfThread &t, const Params &p, const TfHeader &h, bool dead, tf_u32 column) {{"
+            "TF_FN bool tf_column_{index}(const TfThread &t, const Params &p, const TfHeader &h, bool dead, tf_u32 {at}) {{"
         ));
-        self.line("const tf_u32 used = tf_column_begin(t, h, column);");
+        if self.by_cell() {
+            self.line("const tf_u32 column = tf_cell_column(cell);");
+            self.line("const bool live = tf_cell_live(h, cell);");
+        }
+        self.line(&format!("const tf_u32 used = tf_column_begin(t, h, {at});"));
         let mut checked = false;
+        // Values that have been made into cells: they serve every port.
+        let mut packed = BTreeSet::new();
         let mut rest = self.program.ops.as_slice();
         while let Some((op, tail)) = rest.split_first() {
             if !checked && matches!(op, Op::Put { .. } | Op::Get { .. }) {
-                self.line("if (dead) return false;");
+                // A warp gives up whole or not at all.
+                let dead = if self.by_cell() { "tf_warp_any(t, dead)" } else { "dead" };
+                self.line(&format!("if ({dead}) return false;"));
                 self.line("const tf_u32 counter = tf_next(used);");
                 checked = true;
             }
             rest = tail;
             match op {
                 Op::Put { port, from, .. } => {
+                    let reg = from.0;
+                    let value = if self.by_cell() {
+                        format!("c{reg}")
+                    } else {
+                        format!("r{reg}")
+                    };
+                    if self.by_cell() && packed.insert(reg) {
+                        let ty = self.type_of(*from);
+                        self.line(&format!(
+                            "const TfCell<{ty}> c{reg} = tf_{name}_pack(t, cell, counter, r{reg});"
+                        ));
+                    }
                     self.line(&format!(
-                        "tf_{name}_put<{planes}>(t, h, p.port[{port}], column, counter, r{});",
-                        from.0
+                        "tf_{name}_put<{planes}>(t, h, p.port[{port}], {at}, counter, {value});"
                     ));
                 }
                 Op::Get { to, .. } => {
@@ -248,7 +290,7 @@ impl Body<'_> {
                         .take(MAX_GATHER - 1)
                         .take_while(|next| self.gathers(op, next))
                         .count();
-                    self.gather(*to, op, &tail[..more]);
+                    self.gather(*to, op, &tail[..more], at);
                     rest = &tail[more..];
                 }
                 other => self.local(other, false),
@@ -258,7 +300,7 @@ impl Body<'_> {
             // A rank that neither puts nor gets: its counter still goes along.
             self.line("const tf_u32 counter = tf_next(used);");
         }
-        self.line("tf_column_end(t, h, column, counter);");
+        self.line(&format!("tf_column_end(t, h, {at}, counter);"));
         self.line("return true;");
         self.close();
         self.line("");
@@ -274,14 +316,14 @@ impl Body<'_> {
         }
     }
 
-    fn gather(&mut self, first: super::Reg, op: &Op, more: &[Op]) {
+    fn gather(&mut self, first: super::Reg, op: &Op, more: &[Op], at: &str) {
         let Op::Get { stage, port, .. } = op else { return };
         let name = self.shape.protocol.name();
         let (planes, index, count) = (self.shape.planes, self.shape.puts as u32 + port, more.len() + 1);
         let (ty, array) = (self.type_of(first), format!("g{}", first.0));
         self.line(&format!("{ty} {array}[{count}];"));
         self.line(&format!(
-            "if (!tf_{name}_gather<{planes}, {count}>(t, h, p.port + {index}, column, counter, {index}u, {stage}u, {array})) return false;"
+            "if (!tf_{name}_gather<{planes}, {count}>(t, h, p.port + {index}, {at}, counter, {index}u, {stage}u, {array})) return false;"
         ));
         for (k, get) in std::iter::once(op).chain(more).enumerate() {
             if let Op::Get { to, .. } = get {

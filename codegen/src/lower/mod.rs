@@ -13,7 +13,7 @@ pub use program::{Op, Program, Reg, Width};
 use crate::toolkit::sha256;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use topoforge_planner::schedule::{Delivery, Expression, Schedule, verify::Verified};
+use topoforge_planner::schedule::{self, Delivery, Expression, Schedule, Verified, VerifyError};
 
 /// How an edge moves bytes and says "ready". The protocols' headers in kernels/ describe them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -22,6 +22,8 @@ pub enum Protocol {
     Packet,
     /// A reserved NaN says "not yet"; everything else is data.
     Sentinel,
+    /// 128-byte lines that carry their use counter and arrive whole: NVLink only.
+    Packet128,
     /// A block copies a tile, then one word says so.
     Flag,
     /// Peers read registered inputs between two barriers.
@@ -34,6 +36,7 @@ impl Protocol {
         match self {
             Self::Packet => "packet",
             Self::Sentinel => "sentinel",
+            Self::Packet128 => "packet128",
             Self::Flag => "flag",
             Self::Pull => "pull",
         }
@@ -41,13 +44,24 @@ impl Protocol {
 
     /// Whether a thread takes its columns through the schedule by itself, without barriers.
     pub const fn by_column(self) -> bool {
-        matches!(self, Self::Packet | Self::Sentinel)
+        matches!(self, Self::Packet | Self::Sentinel | Self::Packet128)
+    }
+
+    /// What the planner knows it as.
+    pub const fn idea(self) -> schedule::Protocol {
+        match self {
+            Self::Packet => schedule::Protocol::Packet,
+            Self::Sentinel => schedule::Protocol::Sentinel,
+            Self::Packet128 => schedule::Protocol::Packet128,
+            Self::Flag => schedule::Protocol::Flag,
+            Self::Pull => schedule::Protocol::Pull,
+        }
     }
 
     /// How transfers are delivered under it.
     pub const fn delivery(self) -> Delivery {
         match self {
-            Self::Packet | Self::Sentinel | Self::Flag => Delivery::Push,
+            Self::Packet | Self::Sentinel | Self::Packet128 | Self::Flag => Delivery::Push,
             Self::Pull => Delivery::Pull,
         }
     }
@@ -177,6 +191,13 @@ pub enum LowerError {
         /// The protocol asked for.
         protocol: Protocol,
     },
+    /// An edge lacks what the protocol needs.
+    NotAdmitted {
+        /// The schedule's name.
+        schedule: String,
+        /// What the verifier says.
+        error: VerifyError,
+    },
     /// The parameter block would be larger than CUDA's 4 KiB.
     TooManyPorts {
         /// The schedule's name.
@@ -208,6 +229,7 @@ impl fmt::Display for LowerError {
                     protocol.name()
                 )
             }
+            Self::NotAdmitted { schedule, error } => write!(f, "schedule {schedule}, {error}"),
             Self::TooManyPorts { schedule, ports } => {
                 write!(
                     f,
@@ -253,6 +275,12 @@ pub fn lower(
             protocol,
         });
     }
+    schedule
+        .admits(protocol.idea())
+        .map_err(|error| LowerError::NotAdmitted {
+            schedule: schedule.name.clone(),
+            error,
+        })?;
     if schedule.chunks > 256 {
         return Err(LowerError::TooManyChunks {
             schedule: schedule.name.clone(),
@@ -296,7 +324,7 @@ pub fn lower(
     let vectors = programs.iter().map(Program::widest_transfer).max().unwrap_or(1);
     let planes = match protocol {
         Protocol::Packet => 2 * vectors,
-        Protocol::Sentinel | Protocol::Flag => vectors,
+        Protocol::Sentinel | Protocol::Packet128 | Protocol::Flag => vectors,
         Protocol::Pull => 0,
     };
     let shape = emit::Shape {

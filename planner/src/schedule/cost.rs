@@ -49,6 +49,8 @@ pub enum Protocol {
     Packet,
     /// The payload is the signal: once the bytes, the receiver resets.
     Sentinel,
+    /// Lines of 128 bytes that carry their epoch and arrive whole: 16/15 of the bytes, links that keep lines only.
+    Packet128,
     /// Block copies, a fence and a flag.
     Flag,
     /// A barrier, loads from the peers' inputs, a barrier.
@@ -56,12 +58,17 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// The protocols that can carry a schedule of this delivery.
+    /// The protocols that can carry a schedule of this delivery, where links have what they need.
     pub fn for_delivery(delivery: Delivery) -> &'static [Self] {
         match delivery {
-            Delivery::Push => &[Self::Packet, Self::Sentinel, Self::Flag],
+            Delivery::Push => &[Self::Packet, Self::Sentinel, Self::Packet128, Self::Flag],
             Delivery::Pull => &[Self::Pull],
         }
+    }
+
+    /// Whether it is right only over links that keep 128-byte lines whole.
+    pub const fn needs_lines(self) -> bool {
+        matches!(self, Self::Packet128)
     }
 
     /// What the protocol adds to a schedule.
@@ -77,6 +84,13 @@ impl Protocol {
             Self::Packet => ProtocolCost { wire: 2.0, ..plain },
             // Each line is cleared once more.
             Self::Sentinel => ProtocolCost {
+                stage_us: constants.sentinel_us,
+                us_per_received_byte: constants.reset_us_per_byte,
+                ..plain
+            },
+            // A vote and a shuffle a stage; cutting and joining columns is taken to cost what a reset does.
+            Self::Packet128 => ProtocolCost {
+                wire: 16.0 / 15.0,
                 stage_us: constants.sentinel_us,
                 us_per_received_byte: constants.reset_us_per_byte,
                 ..plain
@@ -100,6 +114,7 @@ impl fmt::Display for Protocol {
         f.write_str(match self {
             Self::Packet => "packet",
             Self::Sentinel => "sentinel",
+            Self::Packet128 => "packet128",
             Self::Flag => "flag",
             Self::Pull => "pull",
         })
@@ -148,6 +163,8 @@ pub struct Profile {
     stages: Vec<(f64, f64)>,
     /// Bytes that the busiest receiver gets in all stages, for each byte of payload.
     received: f64,
+    /// Whether every edge that is used keeps 128-byte lines whole.
+    lines: bool,
 }
 
 impl Profile {
@@ -200,6 +217,7 @@ impl Profile {
             delivery: schedule.delivery,
             stages,
             received,
+            lines: schedule.transfers().all(|t| edges.keeps_lines(t.from, t.to)),
         }
     }
 
@@ -236,10 +254,16 @@ impl Profile {
         self.delivery == other.delivery && none_worse && one_better
     }
 
+    /// Whether the links have what the protocol needs.
+    pub fn admits(&self, protocol: Protocol) -> bool {
+        self.lines || !protocol.needs_lines()
+    }
+
     /// The protocol with the lowest prediction, and that prediction.
     pub fn best(&self, bytes: u64) -> (Protocol, f64) {
         let all = Protocol::for_delivery(self.delivery);
-        let predictions = all.iter().map(|&p| (p, self.predict(p, bytes)));
+        let fit = all.iter().filter(|p| self.admits(**p));
+        let predictions = fit.map(|&p| (p, self.predict(p, bytes)));
         predictions
             .min_by(|a, b| a.1.total_cmp(&b.1))
             .unwrap_or((all[0], f64::INFINITY))

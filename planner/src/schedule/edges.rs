@@ -29,6 +29,8 @@ pub struct Edges {
     write: Vec<u64>,
     /// `read[holder]`: who can pull from it.
     read: Vec<u64>,
+    /// `lines[from]`: whom a 128-byte line that is stored at once reaches whole.
+    lines: Vec<u64>,
     latency_us: Vec<f64>,
     us_per_byte: Vec<f64>,
     /// The same for loads.
@@ -56,6 +58,7 @@ impl Edges {
             policy,
             write: vec![0; ranks],
             read: vec![0; ranks],
+            lines: vec![0; ranks],
             latency_us: vec![0.0; ranks * ranks],
             us_per_byte: vec![0.0; ranks * ranks],
             us_per_byte_read: vec![0.0; ranks * ranks],
@@ -87,6 +90,7 @@ impl Edges {
                 let Some(link) = used else { continue };
                 edges.write[from] |= u64::from(link.write) << to;
                 edges.read[to] |= u64::from(link.read) << from;
+                edges.lines[from] |= u64::from(link.keeps_lines()) << to;
                 let at = from * ranks + to;
                 edges.latency_us[at] = f64::from(link.effective_latency_ns()) * 1e-3;
                 edges.us_per_byte[at] = per_byte(link.effective_gb_per_s(), link.class);
@@ -132,6 +136,11 @@ impl Edges {
             Delivery::Pull => &self.read,
         };
         to < 64 && mask.get(from).is_some_and(|m| m >> to & 1 == 1)
+    }
+
+    /// Whether 128-byte lines that `from` stores at once reach `to` whole, whoever may write.
+    pub fn keeps_lines(&self, from: Rank, to: Rank) -> bool {
+        to < 64 && self.lines.get(from).is_some_and(|m| m >> to & 1 == 1)
     }
 
     /// Mask of the ranks that can push to `rank` and that `rank` can push to.
@@ -187,6 +196,7 @@ impl Edges {
             policy: self.policy,
             write: masks(&self.write),
             read: masks(&self.read),
+            lines: masks(&self.lines),
             latency_us: pairs().map(|at| self.latency_us[at]).collect(),
             us_per_byte: pairs().map(|at| self.us_per_byte[at]).collect(),
             us_per_byte_read: pairs().map(|at| self.us_per_byte_read[at]).collect(),

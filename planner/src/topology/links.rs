@@ -105,6 +105,7 @@ pub(super) fn links<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Links {
                 class,
                 read: options.read.unwrap_or(true),
                 write: options.write.unwrap_or(true),
+                lines: true,
                 latency_ns: options.latency_ns,
                 gb_per_s: options.gb_per_s,
             });

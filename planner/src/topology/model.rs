@@ -64,6 +64,12 @@ impl LinkClass {
     pub fn is_peer(self) -> bool {
         self != Self::Host
     }
+
+    /// Whether a 128-byte line that a warp stores at once arrives whole. PCIe cuts at its own sizes, and host memory is
+    /// behind it.
+    pub fn keeps_lines(self) -> bool {
+        matches!(self, Self::NvLink { .. })
+    }
 }
 
 impl fmt::Display for LinkClass {
@@ -90,6 +96,8 @@ pub struct Link {
     pub read: bool,
     /// `from` may store into `to`'s memory (for [`LinkClass::Host`]: into host memory `to` polls).
     pub write: bool,
+    /// Nothing is known against 128-byte lines arriving whole, where the class says that they do.
+    pub lines: bool,
     /// Measured one-way latency of a small store, nanoseconds; `None` takes the class default.
     pub latency_ns: Option<u32>,
     /// Measured one-way bandwidth, 10^9 bytes a second; `None` takes the class default.
@@ -105,9 +113,15 @@ impl Link {
             class,
             read: true,
             write: true,
+            lines: true,
             latency_ns: None,
             gb_per_s: None,
         }
+    }
+
+    /// Whether a 128-byte line that a warp of `from` stores at once reaches `to` whole.
+    pub fn keeps_lines(&self) -> bool {
+        self.lines && self.class.keeps_lines()
     }
 
     /// One-way latency of a small store in nanoseconds: measured, else the class default.

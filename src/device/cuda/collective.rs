@@ -9,7 +9,7 @@ use super::machine::Machine;
 use super::served::ServedKernel;
 use super::two_stage_pull::TwoStagePull;
 use super::verdict::{Reports, STATUS_WORDS};
-use crate::device::abi::{Control, Header, MAX_THREADS, PULL_MAX_BLOCKS, Params, ScratchLayout, ports};
+use crate::device::abi::{Control, Header, MAX_THREADS, PULL_MAX_BLOCKS, Params, ScratchLayout, check_threads, ports};
 use crate::device::verdict::gone;
 use crate::device::{DeviceError, Fault, Geometry, Preparation};
 use crate::driver::launch;
@@ -430,14 +430,7 @@ fn check(variant: &Variant, preparation: &Preparation, ranks: usize) -> Result<(
             preparation.threads
         ));
     }
-    // A thread speaks to a peer.
-    if variant.protocol == Protocol::Pull && preparation.threads < variant.kernel.puts {
-        let (threads, puts) = (preparation.threads, variant.kernel.puts);
-        return misuse(format!(
-            "`{}` needs at least {puts} threads a block, not {threads}",
-            variant.name
-        ));
-    }
+    check_threads(variant, preparation.threads)?;
     if preparation.max_bytes == 0 {
         return misuse("prepare for a payload of at least 2 bytes".to_owned());
     }

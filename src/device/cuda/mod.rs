@@ -34,7 +34,7 @@ use crate::device::soak::{Soak, Tally};
 use crate::process::Seen;
 use crate::process::link::Steps;
 use crate::process::watch::Kept;
-use crate::registry::Variant;
+use crate::registry::{Protocol, Variant};
 use collective::{Collective, Compiled, Work};
 use comparator::NcclAllReduce;
 pub use joint::Member;
@@ -79,6 +79,8 @@ pub struct CudaExecutor {
     info: DeviceInfo,
     machine: Option<Machine>,
     collectives: Vec<Option<Collective>>,
+    /// Ordered pairs of ranks between which 128-byte lines may be cut.
+    cut: Vec<(usize, usize)>,
 }
 
 impl CudaExecutor {
@@ -107,6 +109,7 @@ impl CudaExecutor {
             info: machine.info().clone(),
             machine: Some(machine),
             collectives: Vec::new(),
+            cut: Vec::new(),
         }
     }
 
@@ -252,6 +255,30 @@ impl CudaExecutor {
         }
     }
 
+    /// Refuses variants that need 128-byte lines to arrive whole where they put over one of these ordered pairs of ranks.
+    pub(crate) fn avoid_lines(&mut self, cut: Vec<(usize, usize)>) {
+        self.cut = cut;
+    }
+
+    fn lines(&self, variant: &Variant) -> Result<(), DeviceError> {
+        if variant.protocol != Protocol::Packet128 {
+            return Ok(());
+        }
+        let puts = (0..)
+            .zip(variant.ranks)
+            .flat_map(|(from, r)| r.puts.iter().map(move |p| (from, p.peer as usize)));
+        match puts.into_iter().find(|put| self.cut.contains(put)) {
+            None => Ok(()),
+            Some((from, to)) => Err(DeviceError::Unavailable {
+                reason: format!(
+                    "`{}` needs 128-byte lines to arrive whole, which only NVLink is known to do: not from rank {from} to \
+                     rank {to}",
+                    variant.name
+                ),
+            }),
+        }
+    }
+
     /// For what is made in one process that has all ranks only.
     fn alone(&mut self, what: &str) -> Result<(), DeviceError> {
         if self.machine_mut()?.is_joint() {
@@ -316,6 +343,7 @@ impl Executor for CudaExecutor {
             let reason = format!("{fault:?} cannot be planted on a GPU: use the host executor");
             return Err(DeviceError::Unavailable { reason });
         }
+        self.lines(variant)?;
         let machine = self.machine_mut()?;
         let compiled = Compiled::new(machine, variant, preparation);
         let compiled = machine.finish("preparing", compiled)?;

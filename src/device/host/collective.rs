@@ -57,7 +57,7 @@ impl Collective {
             .transpose()?;
         let arena = Arena::new(map.bytes).ok_or_else(too_large)?;
         let aborts = map.ranks.iter().map(|r| r.abort).collect();
-        let remember = !matches!(variant.protocol, Protocol::Packet | Protocol::Sentinel);
+        let remember = matches!(variant.protocol, Protocol::Flag | Protocol::Pull);
         let machine = Machine::new(arena, variant.ranks.len(), aborts, remember, plant);
         let machine = Rc::new(RefCell::new(machine));
         let made = Self {

@@ -6,6 +6,7 @@
 use super::ffi::Arena;
 use super::machine::Order;
 use super::memory::Memory;
+use super::warp::{CELL, OCTET};
 use crate::device::abi::ScratchLayout;
 use crate::device::{DeviceError, Fault};
 use crate::registry::{Protocol, Variant};
@@ -50,8 +51,16 @@ impl Plant {
                 variant.name
             ));
         }
-        if matches!(variant.protocol, Protocol::Packet | Protocol::Sentinel)
-            && matches!(fault, Fault::NoFence | Fault::NoBarrier)
+        if fault == Fault::TornLine && variant.protocol != Protocol::Packet128 {
+            return cannot(format!(
+                "{fault:?} means nothing for `{}`: its protocol needs no whole lines",
+                variant.name
+            ));
+        }
+        if matches!(
+            variant.protocol,
+            Protocol::Packet | Protocol::Sentinel | Protocol::Packet128
+        ) && matches!(fault, Fault::NoFence | Fault::NoBarrier)
         {
             return cannot(format!(
                 "{fault:?} means nothing for `{}`: its protocol needs neither",
@@ -86,6 +95,20 @@ impl Plant {
         self.fault == Fault::NoBarrier
     }
 
+    /// Whether the cells of a line arrive one by one.
+    pub(super) fn tears_lines(&self) -> bool {
+        self.fault == Fault::TornLine
+    }
+
+    /// Whether the last 8 of these 16 bytes of a slot are a line's counter.
+    fn counts(&self, offset: usize, bytes: usize) -> bool {
+        self.protocol == Protocol::Packet128
+            && bytes == CELL
+            && self
+                .slot(offset)
+                .is_some_and(|s| (s.within / CELL) % OCTET == OCTET - 1)
+    }
+
     fn slot(&self, offset: usize) -> Option<Slot> {
         self.ranks.iter().enumerate().find_map(|(owner, map)| {
             let at = offset
@@ -113,11 +136,11 @@ impl Plant {
                     && (rank, slot.owner, slot.region) == self.dropped
                     && slot.within < 2 * self.half[slot.owner]
                 {
-                    // A packet's upper word is its counter: it still arrives.
-                    let end = if self.protocol == Protocol::Packet {
-                        4
-                    } else {
-                        data.len()
+                    // A packet's upper word is its counter, a line's last cell has one: they still arrive.
+                    let end = match self.protocol {
+                        Protocol::Packet => 4,
+                        Protocol::Packet128 if self.counts(offset, data.len()) => CELL / 2,
+                        _ => data.len(),
                     };
                     data[..end].fill(0);
                 }
@@ -149,6 +172,7 @@ impl Plant {
             Fault::StaleHalf if self.protocol == Protocol::Packet && to.len() == 8 && self.slot(asked).is_some() => {
                 arena.read(asked + 4, &mut to[4..]);
             }
+            Fault::StaleHalf if self.counts(asked, to.len()) => arena.read(asked + CELL / 2, &mut to[CELL / 2..]),
             Fault::StaleHalf if self.protocol == Protocol::Pull && order == Order::Weak => memory.previous(asked, to),
             Fault::DroppedContribution if self.protocol == Protocol::Pull && order == Order::Weak => {
                 let (from, reader, _) = self.dropped;
@@ -172,6 +196,13 @@ impl Plant {
                 let column = (slot.within / 16) % map.layout.stride as usize;
                 arena.read(map.counters + 4 * column, &mut word);
                 to[4..].copy_from_slice(&u32::from_ne_bytes(word).wrapping_add(1).to_ne_bytes());
+            }
+            (Protocol::Packet128, CELL) if self.counts(asked, CELL) => {
+                let cell = (slot.within / CELL) % map.layout.stride as usize;
+                arena.read(map.counters + 4 * cell, &mut word);
+                let next = u32::from_ne_bytes(word).wrapping_add(1).to_ne_bytes();
+                to[8..12].copy_from_slice(&next);
+                to[12..].copy_from_slice(&next);
             }
             (Protocol::Flag | Protocol::Pull, 4) => {
                 // Flags are compared by age: far ahead is always new enough.

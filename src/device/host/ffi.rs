@@ -7,6 +7,7 @@
 pub(super) mod plain;
 
 use super::machine::{Machine, Order};
+use super::warp::{CELL, Step};
 use crate::device::abi::Params;
 use crate::registry::HostKernel;
 use corosensei::stack::DefaultStack;
@@ -26,6 +27,8 @@ struct HostOps {
     barrier: extern "C" fn(*mut HostThread, u32) -> u32,
     relax: extern "C" fn(*mut HostThread),
     clock_ns: extern "C" fn(*mut HostThread) -> u64,
+    /// Mirrors what `TfHostWarpOps` has behind `TfHostOps`.
+    meet: extern "C" fn(*mut HostThread, u32, *mut c_void, *mut c_void),
 }
 
 /// Mirrors `TfHostThread`.
@@ -46,6 +49,7 @@ static OPS: HostOps = HostOps {
     barrier,
     relax,
     clock_ns,
+    meet,
 };
 
 /// What `HostThread::executor` points to; lies on the fiber's own stack.
@@ -123,6 +127,18 @@ extern "C" fn relax(thread: *mut HostThread) {
 
 extern "C" fn clock_ns(thread: *mut HostThread) -> u64 {
     link(thread).with(|m, _| m.clock_ns())
+}
+
+extern "C" fn meet(thread: *mut HostThread, step: u32, at: *mut c_void, value: *mut c_void) {
+    let link = link(thread);
+    let mut data = [0; CELL];
+    // SAFETY: the header passes 16 readable bytes.
+    unsafe { std::ptr::copy_nonoverlapping(value.cast::<u8>(), data.as_mut_ptr(), CELL) };
+    link.with(|m, fiber| m.meet_warp(fiber, Step::of(step), at as u64, data));
+    link.pause();
+    let data = link.with(|m, fiber| m.met(fiber));
+    // SAFETY: the header passes room for 16 bytes.
+    unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), value.cast::<u8>(), CELL) };
 }
 
 /// Who a fiber is within its grid.

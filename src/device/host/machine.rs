@@ -3,10 +3,14 @@
 //! Keeps who may run, who waits for what, and the virtual clock; the choice of who runs next is [`super::schedule`]'s.
 //! What peers see is [`Memory`]'s, what a planted fault changes is [`Plant`]'s. Start at [`Machine`].
 
+mod warps;
+
 use super::faults::Plant;
 use super::ffi::Arena;
 use super::memory::{Issuer, LINE, Memory};
 use super::rng::Rng;
+use super::warp::{CELL, Step, THREADS};
+use crate::device::abi::WARP;
 
 /// Whether an access takes part in ordering at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +45,7 @@ enum State {
     Ready,
     /// Polled in vain; runs again when a watched line changes.
     Polling,
-    /// At a block barrier.
+    /// At a block barrier, or at a step of its warp.
     Parked,
 }
 
@@ -53,6 +57,10 @@ struct Thread {
     view: u64,
     state: State,
     vote: u32,
+    /// What it brought to a step of its warp, then what it has from it.
+    step: Option<Step>,
+    at: usize,
+    value: [u8; CELL],
     watched: [u32; WATCHED],
     watching: usize,
     /// Lines that the wait looks at.
@@ -73,6 +81,8 @@ struct Block {
     view: u64,
     /// The generation in which each thread returned.
     left: Vec<u32>,
+    /// Threads at a step of their warp, a list a warp.
+    warps: Vec<Vec<u32>>,
 }
 
 /// Memory, threads and clock of one prepared collective.
@@ -164,6 +174,7 @@ impl Machine {
                 vote: 0,
                 view,
                 left,
+                warps: vec![Vec::new(); threads.div_ceil(WARP) as usize],
             };
             let slot = put(&mut self.blocks, &mut self.free_blocks, fresh);
             for thread in 0..threads {
@@ -179,6 +190,9 @@ impl Machine {
                     view,
                     state: State::Ready,
                     vote: 0,
+                    step: None,
+                    at: 0,
+                    value: [0; CELL],
                     watched: [0; WATCHED],
                     watching: 0,
                     waits_for: 0,
@@ -215,9 +229,11 @@ impl Machine {
         thread.state = State::Gone;
         let slot = thread.block;
         let block = &mut self.blocks[slot as usize];
-        if let Some(left) = block.left.get_mut(thread.by.thread as usize) {
+        let own = thread.by.thread;
+        if let Some(left) = block.left.get_mut(own as usize) {
             *left = block.generation;
         }
+        let waited_for = block.warps.get(own as usize / THREADS).is_some_and(|w| !w.is_empty());
         block.live -= 1;
         self.free_threads.push(id);
         if block.live == 0 {
@@ -225,13 +241,18 @@ impl Machine {
         } else {
             self.meet(slot);
         }
+        if waited_for {
+            self.fail(format!("thread {own} returned while its warp waits for it"));
+        }
     }
 
     /// Ends a grid whose threads will never run again.
     pub(super) fn abandon(&mut self, ids: &[u32]) {
         for &id in ids {
             let block = self.threads[id as usize].block;
-            self.blocks[block as usize].arrived.clear();
+            let block = &mut self.blocks[block as usize];
+            block.arrived.clear();
+            block.warps.iter_mut().for_each(Vec::clear);
         }
         for &id in ids {
             if self.threads[id as usize].state != State::Gone {
@@ -319,22 +340,28 @@ impl Machine {
             self.threads[id as usize].view = self.memory.now();
         }
         if order != Order::Weak {
-            let (changes, line) = (self.changes, (offset / LINE) as u32);
-            let thread = &mut self.threads[id as usize];
-            if thread.watching == 0 {
-                thread.polled_at = changes;
-            }
-            // The halves of a vector come one after the other; a line noted twice does no harm.
-            let noted = thread.watching.checked_sub(1).and_then(|last| thread.watched.get(last)) == Some(&line);
-            if !noted {
-                if let Some(slot) = thread.watched.get_mut(thread.watching) {
-                    *slot = line;
-                }
-                thread.watching += 1;
-            }
+            self.watch(id, (offset / LINE) as u32);
             return self.preempt(id, PREEMPT_POLL);
         }
         self.preempt(id, PREEMPT)
+    }
+
+    /// Notes a line that the thread polls.
+    #[inline(always)]
+    fn watch(&mut self, id: u32, line: u32) {
+        let changes = self.changes;
+        let thread = &mut self.threads[id as usize];
+        if thread.watching == 0 {
+            thread.polled_at = changes;
+        }
+        // The halves of a vector come one after the other; a line noted twice does no harm.
+        let noted = thread.watching.checked_sub(1).and_then(|last| thread.watched.get(last)) == Some(&line);
+        if !noted {
+            if let Some(slot) = thread.watched.get_mut(thread.watching) {
+                *slot = line;
+            }
+            thread.watching += 1;
+        }
     }
 
     #[inline(always)]

@@ -4,8 +4,9 @@
 //! equal runs. It chooses nothing itself: callers say what is delivered. Start at [`Memory::issue`].
 
 use super::ffi::Arena;
+use super::warp::OCTET;
 
-/// Bytes of a line; no access is wider or crosses one.
+/// Bytes of a line; no access of one thread is wider or crosses one.
 pub(super) const LINE: usize = 16;
 const NONE: u32 = u32::MAX;
 /// Former contents that a line remembers. A reader's view is rarely older than one call, which changes a line once.
@@ -32,6 +33,8 @@ struct Store {
     next: u32,
     /// Index in the rank's list.
     position: u32,
+    /// Number of the line that it arrives with, plus one; 0 for a store by itself.
+    line: u32,
 }
 
 impl Store {
@@ -57,6 +60,9 @@ struct History {
 pub(super) struct Memory {
     slab: Vec<Store>,
     free: Vec<u32>,
+    /// Stores that arrive together.
+    lines: Vec<[u32; OCTET]>,
+    free_lines: Vec<u32>,
     /// Numbers of the stores under way, by rank, in no order.
     under_way: Vec<Vec<u32>>,
     /// Oldest store under way to a line, plus one; 0 for none.
@@ -76,6 +82,8 @@ impl Memory {
         Self {
             slab: Vec::new(),
             free: Vec::new(),
+            lines: Vec::new(),
+            free_lines: Vec::new(),
             under_way: vec![Vec::new(); ranks],
             oldest: vec![0; lines],
             history_of: vec![0; if remember { lines } else { 0 }],
@@ -102,6 +110,30 @@ impl Memory {
 
     /// Puts a store under way. It must lie within one line of the arena.
     pub(super) fn issue(&mut self, by: Issuer, offset: usize, data: &[u8]) {
+        self.put_under_way(by, offset, data);
+    }
+
+    /// Puts the cells of a 128-byte line under way that arrive all at once.
+    pub(super) fn issue_line(&mut self, cells: &[(Issuer, usize, [u8; LINE]); OCTET]) {
+        let members = cells
+            .each_ref()
+            .map(|(by, offset, data)| self.put_under_way(*by, *offset, data));
+        let number = match self.free_lines.pop() {
+            Some(number) => {
+                self.lines[number as usize] = members;
+                number
+            }
+            None => {
+                self.lines.push(members);
+                self.lines.len() as u32 - 1
+            }
+        };
+        for id in members {
+            self.slab[id as usize].line = number + 1;
+        }
+    }
+
+    fn put_under_way(&mut self, by: Issuer, offset: usize, data: &[u8]) -> u32 {
         let mut store = Store {
             by,
             offset,
@@ -109,6 +141,7 @@ impl Memory {
             data: [0; LINE],
             next: NONE,
             position: self.count(by.rank) as u32,
+            line: 0,
         };
         store.data[..data.len()].copy_from_slice(data);
         let id = match self.free.pop() {
@@ -133,6 +166,7 @@ impl Memory {
                 self.slab[last as usize].next = id;
             }
         }
+        id
     }
 
     fn on_line(&self, line: usize) -> impl Iterator<Item = (u32, &Store)> {
@@ -244,11 +278,39 @@ impl Memory {
         self.changed.push(line as u32);
     }
 
+    /// Lets a store arrive, with its line if it has one, behind whatever of that must go first. The lowest place in the
+    /// rank's list that this has changed.
+    fn land(&mut self, id: u32, arena: &mut Arena) -> usize {
+        let Some(number) = self.slab[id as usize].line.checked_sub(1) else {
+            let position = self.slab[id as usize].position as usize;
+            self.apply(id, arena);
+            return position;
+        };
+        let members = self.lines[number as usize];
+        let mut lowest = usize::MAX;
+        for member in members {
+            // Something older below another cell of the line.
+            loop {
+                let due = self.due(member);
+                if due == member {
+                    break;
+                }
+                lowest = lowest.min(self.land(due, arena));
+            }
+        }
+        for member in members {
+            lowest = lowest.min(self.slab[member as usize].position as usize);
+            self.apply(member, arena);
+        }
+        self.free_lines.push(number);
+        lowest
+    }
+
     /// Delivers the store at `index` of the rank's list, or an older one that it must not overtake.
     pub(super) fn deliver(&mut self, rank: usize, index: usize, arena: &mut Arena) {
         if let Some(&id) = self.under_way[rank].get(index) {
             let due = self.due(id);
-            self.apply(due, arena);
+            self.land(due, arena);
         }
     }
 
@@ -257,11 +319,9 @@ impl Memory {
         let mut index = 0;
         while let Some(&id) = self.under_way[rank].get(index) {
             if covered(&self.slab[id as usize].by) {
-                // The list shrinks by one and another store takes some place at or before `index`: look again.
+                // The list shrinks and other stores take places at or before `index`: look again.
                 let due = self.due(id);
-                let position = self.slab[due as usize].position as usize;
-                self.apply(due, arena);
-                index = index.min(position);
+                index = index.min(self.land(due, arena));
             } else {
                 index += 1;
             }

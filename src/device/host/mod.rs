@@ -20,11 +20,12 @@ mod rng;
 mod schedule;
 #[cfg(test)]
 mod tests;
+mod warp;
 
 use super::{
     Chain, Comparator, DeviceError, DeviceInfo, Executor, Fault, Mode, Outputs, Preparation, Prepared, Sampling, Timed,
 };
-use crate::device::abi::MAX_THREADS as MAX_BLOCK_THREADS;
+use crate::device::abi::{MAX_THREADS as MAX_BLOCK_THREADS, check_threads};
 use crate::registry::Variant;
 use collective::Collective;
 pub use plain::PlainExecutor;
@@ -155,6 +156,7 @@ impl Executor for HostExecutor {
                 preparation.threads
             ));
         }
+        check_threads(variant, preparation.threads)?;
         if preparation.max_bytes == 0 {
             return misuse("prepare for a payload of at least 2 bytes".into());
         }

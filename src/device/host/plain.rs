@@ -159,6 +159,7 @@ impl PlainExecutor {
                 preparation.threads, preparation.max_bytes
             ));
         }
+        abi::check_threads(variant, preparation.threads)?;
         let kernel = variant.kernel.host.ok_or_else(|| DeviceError::Unavailable {
             reason: format!("`{}` has no host form in this build", variant.name),
         })?;

@@ -4,6 +4,7 @@
 //! [`VerifyError::MissingEdge`] and [`VerifyError::TooManyPeers`], which say that the schedule does not suit the
 //! topology. Start at [`VerifyError`].
 
+use crate::schedule::cost::Protocol;
 use crate::schedule::ir::{Delivery, Rank, Transfer, ValueId};
 use std::fmt;
 
@@ -81,6 +82,17 @@ pub enum VerifyError {
         chunk: u32,
         /// How many buffers were assumed.
         buffers: u32,
+    },
+    /// The protocol needs 128-byte lines to arrive whole, and this edge may cut them.
+    CutLines {
+        /// The stage, from 0.
+        stage: usize,
+        /// The writer.
+        from: Rank,
+        /// The reader.
+        to: Rank,
+        /// The protocol.
+        protocol: Protocol,
     },
     /// A pulled input may be overwritten by the next call's input before the peer has read it.
     InputReuse {
@@ -204,6 +216,16 @@ impl fmt::Display for VerifyError {
                 f,
                 "stage {stage}, chunk {chunk}: with {buffers} buffer(s) rank {from} may overwrite a slot that rank {to} \
                  has not read yet"
+            ),
+            Self::CutLines {
+                stage,
+                from,
+                to,
+                protocol,
+            } => write!(
+                f,
+                "stage {stage}: the edge from rank {from} to rank {to} may cut 128-byte lines, which {protocol} needs whole: \
+                 only NVLink keeps them"
             ),
             Self::InputReuse { holder, reader } => write!(
                 f,

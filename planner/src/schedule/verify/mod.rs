@@ -8,9 +8,10 @@ mod slots;
 
 pub use error::{OutputFault, TransferFault, ValueFault, VerifyError};
 
+use super::cost::Protocol;
 use super::edges::{EdgePolicy, Edges};
 use super::expression::Expression;
-use super::ir::{Delivery, Schedule, Transfer, Value, ValueId};
+use super::ir::{Delivery, Rank, Schedule, Transfer, Value, ValueId};
 use crate::topology::Topology;
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -21,9 +22,27 @@ pub struct Verified<T> {
     inner: T,
     buffers: u32,
     policy: EdgePolicy,
+    /// Stage and ends of the first transfer over an edge that may cut 128-byte lines.
+    cut: Option<(usize, Rank, Rank)>,
 }
 
 impl<T> Verified<T> {
+    /// Whether its edges have what a protocol needs beyond reads and writes.
+    ///
+    /// # Errors
+    /// [`VerifyError::CutLines`] names the first edge that does not.
+    pub fn admits(&self, protocol: Protocol) -> Result<(), VerifyError> {
+        match self.cut.filter(|_| protocol.needs_lines()) {
+            None => Ok(()),
+            Some((stage, from, to)) => Err(VerifyError::CutLines {
+                stage,
+                from,
+                to,
+                protocol,
+            }),
+        }
+    }
+
     /// How many buffers per slot it was accepted with.
     pub fn buffers(&self) -> u32 {
         self.buffers
@@ -92,11 +111,18 @@ pub fn verify_on(schedule: Schedule, edges: &Edges, buffers: u32) -> Result<Veri
     match hazard {
         Some(error) => Err(error),
         None => Ok(Verified {
+            cut: first_cut(&schedule, edges),
             inner: schedule,
             buffers,
             policy: edges.policy(),
         }),
     }
+}
+
+fn first_cut(schedule: &Schedule, edges: &Edges) -> Option<(usize, Rank, Rank)> {
+    let stages = schedule.stages.iter().enumerate();
+    let mut all = stages.flat_map(|(stage, s)| s.transfers.iter().map(move |t| (stage, t.from, t.to)));
+    all.find(|&(_, from, to)| !edges.keeps_lines(from, to))
 }
 
 /// The declared sum of each output, `[rank][chunk]`.

@@ -172,6 +172,7 @@ pub(super) const fn protocol(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Packet => "packet",
         Protocol::Sentinel => "sentinel",
+        Protocol::Packet128 => "packet128",
         Protocol::Flag => "flag",
         Protocol::Pull => "pull",
     }

@@ -52,6 +52,8 @@ pub struct PairLine {
     pub write: &'static str,
     /// The same for loads.
     pub read: &'static str,
+    /// The same for 128-byte lines, which `packet128` alone needs whole.
+    pub lines: &'static str,
     /// Which kernels ran and what they saw.
     pub detail: Vec<String>,
     /// What to do about the worse of both; empty where nothing is to be done.
@@ -65,6 +67,7 @@ impl From<&PairReport> for PairLine {
             to: r.to,
             write: r.write.name(),
             read: r.read.name(),
+            lines: r.lines.name(),
             detail: r.detail.clone(),
             advice: (&r.write).max(&r.read).advice(),
         }
@@ -85,10 +88,12 @@ impl Report for DoctorReport {
                 ""
             };
             let _ = writeln!(out, "\npeer edges{kept}");
-            let mut table = (Table::default().text("edge").text("writes").text("reads")).text("seen");
+            let mut table = Table::default().text("edge").text("writes").text("reads");
+            table = table.text("lines").text("seen");
             for p in &self.pairs {
                 let edge = format!("{} to {}", p.from, p.to);
-                table.row([edge, p.write.to_owned(), p.read.to_owned(), p.detail.join("; ")]);
+                let words = [p.write, p.read, p.lines].map(str::to_owned);
+                table.row([edge].into_iter().chain(words).chain([p.detail.join("; ")]));
             }
             out.push_str(&table.render(2));
             let mut advice: Vec<&str> = self.pairs.iter().map(|p| p.advice).filter(|a| !a.is_empty()).collect();

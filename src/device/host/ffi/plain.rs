@@ -5,7 +5,8 @@
 
 use super::{HostOps, HostThread, Place};
 use crate::device::Geometry;
-use crate::device::abi::Params;
+use crate::device::abi::{Params, WARP};
+use crate::device::host::warp::{self, CELL, OCTET, Step, THREADS};
 use crate::registry::HostKernel;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
@@ -21,6 +22,7 @@ static OPS: HostOps = HostOps {
     barrier,
     relax,
     clock_ns,
+    meet,
 };
 
 const STACK_BYTES: usize = 48 * 1024;
@@ -55,10 +57,125 @@ impl Barrier {
     }
 }
 
+/// A warp's steps. Each thread writes its own place only and comes to no second step before all have been at the first.
+struct Warp {
+    arrived: Cell<usize>,
+    turn: Cell<u32>,
+    at: [Cell<usize>; THREADS],
+    values: [Cell<[u8; CELL]>; THREADS],
+}
+
+impl Default for Warp {
+    fn default() -> Self {
+        Self {
+            arrived: Cell::new(0),
+            turn: Cell::new(0),
+            at: std::array::from_fn(|_| Cell::new(0)),
+            values: std::array::from_fn(|_| Cell::new([0; CELL])),
+        }
+    }
+}
+
+impl Warp {
+    /// All are here.
+    fn take(&self, step: Step) {
+        match step {
+            Step::StoreLine | Step::LoadLine => {
+                for line in 0..THREADS / OCTET {
+                    let cells = OCTET * line..OCTET * (line + 1);
+                    let at = self.at[cells.start].get() as *mut u64;
+                    let cells = &self.values[cells];
+                    if step == Step::StoreLine {
+                        store_line(at, cells);
+                    } else {
+                        load_line(at, cells);
+                    }
+                }
+            }
+            other => {
+                let mut values = std::array::from_fn(|i| self.values[i].get());
+                warp::exchange(other, &mut values);
+                for (cell, value) in self.values.iter().zip(values) {
+                    cell.set(value);
+                }
+            }
+        }
+    }
+}
+
+/// Words of a line, and of a cell.
+const LINE_WORDS: usize = OCTET * CELL / 8;
+const CELL_WORDS: usize = CELL / 8;
+
+/// No processor stores 128 bytes at once. The last word, which holds the counter, goes last and is released; a reader takes
+/// it first and acquires: whoever sees it sees the rest.
+fn store_line(at: *mut u64, cells: &[Cell<[u8; CELL]>]) {
+    for word in 0..LINE_WORDS {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&cells[word / CELL_WORDS].get()[8 * (word % CELL_WORDS)..][..8]);
+        let value = u64::from_ne_bytes(bytes);
+        let order = if word + 1 == LINE_WORDS {
+            Ordering::Release
+        } else {
+            Ordering::Relaxed
+        };
+        // SAFETY: kernels store lines to memory that all ranks map, aligned to 128 bytes, as the header promises.
+        unsafe { AtomicU64::from_ptr(at.add(word)).store(value, order) };
+    }
+}
+
+fn load_line(at: *mut u64, cells: &[Cell<[u8; CELL]>]) {
+    for word in (0..LINE_WORDS).rev() {
+        let order = if word + 1 == LINE_WORDS {
+            Ordering::Acquire
+        } else {
+            Ordering::Relaxed
+        };
+        // SAFETY: as in `store_line`.
+        let value = unsafe { AtomicU64::from_ptr(at.add(word)).load(order) };
+        let cell = &cells[word / CELL_WORDS];
+        let mut bytes = cell.get();
+        bytes[8 * (word % CELL_WORDS)..][..8].copy_from_slice(&value.to_ne_bytes());
+        cell.set(bytes);
+    }
+}
+
+extern "C" fn meet(thread: *mut HostThread, step: u32, at: *mut c_void, value: *mut c_void) {
+    let link = link(thread);
+    // SAFETY: the handle is the one that `run_grid` made, and it keeps a block's warps for as long as its fibers can run.
+    let (own, warp) = unsafe {
+        let own = (*thread).thread as usize;
+        (own % THREADS, &*link.warps.add(own / THREADS))
+    };
+    // Unknown steps are the header's fault; a vote harms nobody.
+    let step = Step::of(step).unwrap_or(Step::Any);
+    let mut mine = [0; CELL];
+    // SAFETY: the header passes 16 readable bytes.
+    unsafe { std::ptr::copy_nonoverlapping(value.cast::<u8>(), mine.as_mut_ptr(), CELL) };
+    warp.at[own].set(at as usize);
+    warp.values[own].set(mine);
+    warp.arrived.set(warp.arrived.get() + 1);
+    let turn = warp.turn.get();
+    if warp.arrived.get() == THREADS {
+        warp.take(step);
+        warp.arrived.set(0);
+        warp.turn.set(turn.wrapping_add(1));
+    } else {
+        while warp.turn.get() == turn {
+            link.pause();
+        }
+    }
+    let mine = warp.values[own].get();
+    // SAFETY: the header passes room for 16 bytes.
+    unsafe { std::ptr::copy_nonoverlapping(mine.as_ptr(), value.cast::<u8>(), CELL) };
+}
+
 /// What `HostThread::executor` points to.
 struct Link {
     yielder: *const Yielder<(), ()>,
     barrier: *const Barrier,
+    /// The block's.
+    warps: *const Warp,
     since: Instant,
 }
 
@@ -177,6 +294,9 @@ pub(in crate::device::host) fn run_grid(
             ..Barrier::default()
         })
         .collect();
+    let warps: Vec<Vec<Warp>> = (0..blocks)
+        .map(|_| (0..threads.div_ceil(WARP)).map(|_| Warp::default()).collect())
+        .collect();
     let mut fibers = Vec::new();
     for index in 0..blocks * threads {
         let Some(stack) = stacks.pop().or_else(|| DefaultStack::new(STACK_BYTES).ok()) else {
@@ -189,10 +309,12 @@ pub(in crate::device::host) fn run_grid(
             blocks,
         };
         let barrier = &raw const barriers[place.block as usize];
+        let warps = warps[place.block as usize].as_ptr();
         let fiber = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
             let mut link = Link {
                 yielder,
                 barrier,
+                warps,
                 since,
             };
             let mut handle = HostThread {

@@ -43,6 +43,13 @@ fn every_planted_fault_is_seen_where_it_matters() {
         (Packet, NoWait, SEEDS),
         (Packet, FrozenCounter, SEEDS),
         (Packet, SingleBuffer, 4),
+        (Packet128, DroppedContribution, SEEDS),
+        (Packet128, StaleHalf, SEEDS),
+        (Packet128, SwappedCounter, SEEDS),
+        (Packet128, NoWait, SEEDS),
+        (Packet128, FrozenCounter, SEEDS),
+        (Packet128, SingleBuffer, 4),
+        (Packet128, TornLine, SEEDS / 2),
         (Flag, DroppedContribution, SEEDS),
         (Flag, StaleHalf, SEEDS),
         (Flag, SwappedCounter, SEEDS / 2),
@@ -68,7 +75,8 @@ fn every_planted_fault_is_seen_where_it_matters() {
             calls: 6,
             geometry,
             ..Case::default()
-        };
+        }
+        .of(protocol);
         let variant = one_shot(protocol, 2, &[]);
         let seen = Delivery::ALL.map(|delivery| caught(&case, variant, delivery, Some(fault)));
         println!("{protocol} {fault:?}: {seen:?} of {SEEDS}");
@@ -99,11 +107,11 @@ fn missing_orders_in_a_kernel_show() {
 
 #[test]
 fn a_timeout_names_the_rank_that_never_came_and_the_collective_is_dead() {
-    for protocol in [Protocol::Packet, Protocol::Pull] {
+    for protocol in [Protocol::Packet, Protocol::Packet128, Protocol::Pull] {
         let variant = one_shot(protocol, 4, &[]);
         for delivery in Delivery::ALL {
             let mut exec = executor(4, 3, delivery);
-            let case = Case::default();
+            let case = Case::default().of(protocol);
             // The counters of rank 3 are one ahead: nobody gets what he waits for from it.
             let collective = case.prepare(&mut exec, variant, Some(Fault::SwappedCounter)).unwrap();
             match case.run_on(&mut exec, collective) {
@@ -125,6 +133,23 @@ fn a_timeout_names_the_rank_that_never_came_and_the_collective_is_dead() {
             // The executor itself goes on.
             let good = case.run(&mut exec, variant, None).unwrap();
             assert!(case.right(&good));
+        }
+    }
+}
+
+#[test]
+fn a_warp_whose_threads_part_is_named() {
+    let case = Case {
+        calls: 2,
+        bytes: 1024,
+        ..Case::default()
+    }
+    .of(Protocol::Packet128);
+    for (define, words) in [("LEAVES_ALONE", "thread 3 "), ("VOTES_ALONE", "different steps")] {
+        let variant = one_shot(Protocol::Packet128, 2, &[define]);
+        match case.run(&mut executor(2, 0, Delivery::Random), variant, None) {
+            Err(DeviceError::KernelFault { reason }) => assert!(reason.contains(words), "{reason}"),
+            other => panic!("{define}: {other:?}"),
         }
     }
 }

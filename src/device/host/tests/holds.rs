@@ -17,6 +17,7 @@ fn executor(ranks: usize, seed: u64, delivery: Delivery) -> HostExecutor {
 }
 
 fn check(case: &Case, exec: &mut HostExecutor, variant: &'static crate::registry::Variant) {
+    let case = &case.of(variant.protocol);
     let options = *exec.options();
     let outputs = case
         .run(exec, variant, None)
@@ -88,6 +89,7 @@ fn one_preparation_serves_calls_of_many_sizes_and_grids() {
             bytes: 600,
             ..Case::default()
         }
+        .of(*protocol)
         .prepare(&mut exec, variant, None)
         .unwrap();
         for (bytes, blocks) in [(600, 1), (2, 3), (38, 2), (600, 4), (16, 1), (600, 2)] {
@@ -98,7 +100,8 @@ fn one_preparation_serves_calls_of_many_sizes_and_grids() {
                 geometry,
                 calls: 3,
                 ..Case::default()
-            };
+            }
+            .of(*protocol);
             assert!(
                 case.right(&case.run_on(&mut exec, collective).unwrap()),
                 "{protocol} {bytes} {blocks}"
@@ -224,6 +227,11 @@ fn misuse_is_refused_with_a_reason() {
         Case::default().prepare(&mut exec, other, None),
         Err(DeviceError::Misuse { .. })
     ));
+    let lines = one_shot(Protocol::Packet128, 2, &[]);
+    match Case::default().prepare(&mut exec, lines, None) {
+        Err(DeviceError::Misuse { reason }) => assert!(reason.contains("whole warps"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

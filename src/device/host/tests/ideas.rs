@@ -1,6 +1,7 @@
 //! One schedule of every idea of the planner, on the machines that have a use for it, whether or not a built-in family
 //! compiles it: lowered, compiled in one go, and proven in every delivery.
 
+use super::kit::threads;
 use crate::device::Geometry;
 use crate::device::host::{Delivery, HostExecutor, HostOptions, ffi};
 use crate::planner::schedule::verify::verify_on;
@@ -85,9 +86,10 @@ fn cases() -> Vec<(Topology, &'static [&'static str])> {
     ]
 }
 
-const PUSHED: [(lower::Protocol, Protocol); 3] = [
+const PUSHED: [(lower::Protocol, Protocol); 4] = [
     (lower::Protocol::Packet, Protocol::Packet),
     (lower::Protocol::Sentinel, Protocol::Sentinel),
+    (lower::Protocol::Packet128, Protocol::Packet128),
     (lower::Protocol::Flag, Protocol::Flag),
 ];
 const PULLED: [(lower::Protocol, Protocol); 1] = [(lower::Protocol::Pull, Protocol::Pull)];
@@ -133,7 +135,7 @@ fn make(verified: &Verified<Schedule>, protocol: (lower::Protocol, Protocol), nu
 /// All texts as one, each in a namespace of its own, so that headers are read once.
 fn compile(texts: &[String], what: &str) -> std::path::PathBuf {
     let mut source = String::from(
-        "#include \"packet.cuh\"\n#include \"sentinel.cuh\"\n#include \"flag.cuh\"\n#include \"pull.cuh\"\n",
+        "#include \"packet.cuh\"\n#include \"sentinel.cuh\"\n#include \"packet128.cuh\"\n#include \"flag.cuh\"\n#include \"pull.cuh\"\n",
     );
     for (at, text) in texts.iter().enumerate() {
         let body: Vec<&str> = text.lines().filter(|l| !l.starts_with("#include")).collect();
@@ -219,7 +221,9 @@ fn prove(made: &[Made], what: &str, rounds: u32) {
             replays: 2,
             // Both 16-bit and 32-bit elements see cut vectors.
             payloads: vec![532, 130, 36],
-            geometries: vec![Geometry::new(2, 16), Geometry::new(1, 16)],
+            geometries: [2, 1]
+                .map(|blocks| Geometry::new(blocks, threads(variant.protocol, 16)))
+                .into(),
             seeds: vec![1],
             skews: vec![50_000],
             memory: 64 << 20,
@@ -245,6 +249,33 @@ fn prove(made: &[Made], what: &str, rounds: u32) {
     );
 }
 
+/// The schedule over links that the protocol needs.
+fn lined(
+    schedule: &Verified<Schedule>,
+    protocol: (lower::Protocol, Protocol),
+    machine: &Topology,
+) -> Verified<Schedule> {
+    if protocol.1 == Protocol::Packet128 {
+        over_nvlink(schedule, machine)
+    } else {
+        schedule.clone()
+    }
+}
+
+/// The same schedule as if every link kept lines.
+fn over_nvlink(schedule: &Verified<Schedule>, machine: &Topology) -> Verified<Schedule> {
+    let mut machine = machine.clone();
+    for link in &mut machine.links {
+        link.class = LinkClass::NvLink { lanes: 2, r#gen: 2 };
+    }
+    verify_on(
+        schedule.clone().into_inner(),
+        &Edges::new(&machine, EdgePolicy::Peer),
+        2,
+    )
+    .expect("the same edges")
+}
+
 fn verified(machine: &Topology, policy: EdgePolicy, shape: &str) -> Verified<Schedule> {
     let edges = Edges::new(machine, policy);
     let candidates = generate(&edges, 2048);
@@ -264,14 +295,19 @@ fn every_idea_is_correct_in_every_protocol_and_delivery() {
             let verified = verified(&machine, EdgePolicy::Peer, shape);
             for (at, protocol) in PUSHED.into_iter().enumerate() {
                 // f32 partials in turn, so that each protocol sees both.
-                let wide = (made.len() / 3 + at) % 2 == 1;
+                let wide = (made.len() / PUSHED.len() + at) % 2 == 1;
                 let numbers = if wide { F16_WIDE } else { F16 };
-                made.push(make(&verified, protocol, numbers, &machine.name));
+                made.push(make(
+                    &lined(&verified, protocol, &machine),
+                    protocol,
+                    numbers,
+                    &machine.name,
+                ));
             }
         }
     }
     prove(&made, "ideas", 3);
-    assert_eq!(made.len(), 51);
+    assert_eq!(made.len(), 68);
 }
 
 /// Builds hold bf16 and f32 only where their features are on, so their kernels are proven here: every protocol and
@@ -295,8 +331,12 @@ fn bf16_and_f32_are_correct_in_every_protocol_and_delivery() {
             &PUSHED[..]
         };
         for protocol in protocols {
+            if policy == EdgePolicy::Host && protocol.1 == Protocol::Packet128 {
+                // Not for host memory, and the verifier would say so.
+                continue;
+            }
             for numbers in [BF16, BF16_WIDE, F32] {
-                let mut one = make(&verified, *protocol, numbers, &machine.name);
+                let mut one = make(&lined(&verified, *protocol, machine), *protocol, numbers, &machine.name);
                 if policy == EdgePolicy::Host {
                     one.memory = Memory::Host;
                 }
@@ -306,10 +346,14 @@ fn bf16_and_f32_are_correct_in_every_protocol_and_delivery() {
     }
     // Nine rounds see every pattern of inputs, reserved NaNs and overflow among them.
     prove(&made, "elements", 9);
-    assert_eq!(made.len(), 39);
+    assert_eq!(made.len(), 48);
     let islands = islands(2, 6);
     let verified = verified(&islands, EdgePolicy::Peer, "islands-scatter-2-6");
-    let of = |(protocol, numbers)| make(&verified, protocol, numbers, &islands.name);
-    let eight: Vec<Made> = PUSHED.into_iter().zip([BF16, F32, BF16_WIDE]).map(of).collect();
+    let of = |(protocol, numbers)| make(&lined(&verified, protocol, &islands), protocol, numbers, &islands.name);
+    let eight: Vec<Made> = PUSHED
+        .into_iter()
+        .zip([BF16, F32, BF16_WIDE, BF16_WIDE])
+        .map(of)
+        .collect();
     prove(&eight, "islands", 3);
 }

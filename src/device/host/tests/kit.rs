@@ -1,5 +1,6 @@
 //! Compiles testdata kernels, describes them as variants, and works out what a chain must give.
 
+use crate::device::abi::WARP;
 use crate::device::host::{HostExecutor, ffi};
 use crate::device::{Chain, DeviceError, Executor, Fault, Geometry, Mode, Outputs, Preparation, Prepared};
 use crate::qualify::mix::{Mixing, mix_f16};
@@ -94,7 +95,17 @@ fn compile(protocol: Protocol, ranks: u32, defines: &[&str]) -> crate::registry:
     kernel
 }
 
+/// `threads` as blocks of the protocol take them.
+pub fn threads(protocol: Protocol, threads: u32) -> u32 {
+    if protocol == Protocol::Packet128 {
+        threads.next_multiple_of(WARP)
+    } else {
+        threads
+    }
+}
+
 /// A chain with the usual settings.
+#[derive(Clone, Copy)]
 pub struct Case {
     pub bytes: u64,
     pub calls: u32,
@@ -120,6 +131,13 @@ impl Default for Case {
 }
 
 impl Case {
+    /// The same in blocks that the protocol takes.
+    pub fn of(&self, protocol: Protocol) -> Self {
+        let mut case = *self;
+        case.geometry.threads = threads(protocol, case.geometry.threads);
+        case
+    }
+
     fn chain<'a>(&self, collective: Prepared, inputs: &'a [Vec<u8>]) -> Chain<'a> {
         let Self {
             bytes,

@@ -36,6 +36,26 @@ fn stores_of_one_rank_to_the_same_bytes_stay_in_order_and_others_do_not() {
 }
 
 #[test]
+fn a_line_arrives_whole_and_behind_older_stores_to_any_part_of_it() {
+    let mut arena = Arena::new(256).unwrap();
+    let mut memory = Memory::new(1, 256, true);
+    let line = |value: u8| std::array::from_fn(|cell| (by(0, cell as u32), 128 + 16 * cell, [value; 16]));
+    memory.issue(by(0, 9), 0, &[9; 16]);
+    memory.issue_line(&line(1));
+    memory.issue(by(0, 9), 128 + 32, &5_u32.to_ne_bytes());
+    memory.issue_line(&line(2));
+    // Any cell of the younger line: the older one goes first, whole, and nothing else does.
+    let last = memory.count(0) - 1;
+    memory.deliver(0, last, &mut arena);
+    assert_eq!(memory.count(0), 10);
+    assert!((0..8).all(|cell| word(&arena, 128 + 16 * cell) == 0x0101_0101));
+    assert_eq!(word(&arena, 0), 0);
+    memory.deliver_where(0, &mut arena, |by| by.thread == 7);
+    assert!((0..8).all(|cell| word(&arena, 128 + 16 * cell + 8) == 0x0202_0202));
+    assert_eq!((word(&arena, 128 + 32), memory.count(0)), (0x0202_0202, 1));
+}
+
+#[test]
 fn a_rank_sees_its_own_stores_at_once_and_peers_do_not() {
     let mut memory = Memory::new(2, 128, true);
     memory.issue(by(0, 0), 20, &9_u32.to_ne_bytes());

@@ -65,6 +65,47 @@ fn a_c_program_sums_is_refused_misuse_and_told_that_there_is_no_gpu() {
     let _ = std::fs::remove_dir_all(folder);
 }
 
+/// What the binding says on a machine without a GPU, in place of a crash. `torch` is a stand-in without CUDA.
+const PYTHON: &str = r#"
+import sys, types
+sys.modules["torch"] = types.SimpleNamespace(cuda=types.SimpleNamespace(is_available=lambda: False))
+import topoforge
+assert topoforge.version() and len(topoforge.new_id()) == 128
+def said(call):
+    try:
+        call()
+    except (topoforge.Error, RuntimeError, TypeError) as error:
+        return str(error)
+    raise AssertionError("not refused")
+def misses(text, word):
+    return [] if word in text else [f"no `{word}` in: {text}"]
+new, join = topoforge.new_id, topoforge.Communicator.from_rank
+wrong = misses(said(topoforge.Communicator.from_torchrun), "torch finds no GPU")
+wrong += misses(said(lambda: join(0, 2, b"x", 0)), "no id of tf_id_new")
+wrong += misses(said(lambda: join(5, 2, new(), 0)), "ranks go from 0")
+if sys.argv[1] == "no-gpu":
+    wrong += misses(said(lambda: join(0, 1, new(), 0)), "install the NVIDIA driver")
+print("\n".join(wrong) or "all as it should be")
+"#;
+
+/// Skipped, and says so, without python3.
+#[test]
+fn the_python_binding_says_in_words_what_is_missing() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("skipped: no python3 here");
+        return;
+    }
+    let has_gpu = Path::new("/dev/nvidiactl").exists();
+    let run = Command::new("python3")
+        .args(["-c", PYTHON, if has_gpu { "gpu" } else { "no-gpu" }])
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/python"))
+        .env("TOPOFORGE_LIBRARY", library())
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&run.stdout);
+    assert_eq!(said.trim(), "all as it should be", "{run:?}");
+}
+
 /// The same header for C++.
 #[test]
 fn the_header_is_c_plus_plus_too() {

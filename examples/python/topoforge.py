@@ -94,6 +94,8 @@ class Communicator:
         import torch
 
         number = int(os.environ.get("LOCAL_RANK", "0")) if device is None else device
+        if not torch.cuda.is_available():
+            raise RuntimeError("torch finds no GPU: see torch.cuda.is_available() and CUDA_VISIBLE_DEVICES, or `topoforge doctor`")
         torch.cuda.set_device(number)
         handle = ctypes.c_void_p()
         _checked(_library.tf_comm_init_torchrun(number, handle))

@@ -30,11 +30,14 @@ impl SharedMemory {
     /// The system has no memory or no descriptor left.
     pub fn create(bytes: usize) -> io::Result<Self> {
         let bytes = round(bytes)?;
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        // The C library has a function for it since glibc 2.27 only; a distributed program asks for 2.17.
         // SAFETY: a zero-ended name and known flags.
-        let fd = unsafe { libc::memfd_create(c"topoforge".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+        let fd = unsafe { libc::syscall(libc::SYS_memfd_create, c"topoforge".as_ptr(), flags) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
+        let fd = i32::try_from(fd).map_err(io::Error::other)?;
         // SAFETY: just made, owned by nobody else.
         let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
         file.set_len(bytes as u64)?;

@@ -163,7 +163,7 @@ fn an_output_folder_must_be_new_and_holds_a_file_a_rank() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-output");
     let _ = std::fs::remove_dir_all(&folder);
     let path = folder.display().to_string();
-    let picture = format!("{path}/../bench-output.svg");
+    let picture = folder.with_file_name("bench-output.svg").display().to_string();
     let bench = [
         "bench", "--device", "host", "--from", "64B", "--to", "64B", "--output", &path, "--svg", &picture,
     ];
@@ -239,4 +239,32 @@ fn calls_and_traces_give_payloads_and_slips_have_their_place() {
         let ran = run(&[&tune[..], line].concat());
         assert!(ran.code == 2 && ran.stderr.contains(said), "{line:?}: {}", ran.stderr);
     }
+}
+
+#[test]
+fn a_bench_of_named_variants_has_their_columns_and_unknown_ones_are_refused() {
+    let lines = "one-shot/packet128/any,one-shot/sentinel/any";
+    let bench = [
+        "bench",
+        "--device",
+        "host",
+        "--from",
+        "64B",
+        "--to",
+        "64B",
+        "--comparator",
+        "none",
+    ];
+    let report = json(&[&bench[..], &["--variant", lines]].concat());
+    let columns: Vec<&str> = report["columns"]
+        .as_array()
+        .map_or(Vec::new(), |all| all.iter().filter_map(Value::as_str).collect());
+    assert!(lines.split(',').all(|name| columns.contains(&name)), "{report}");
+    assert!(
+        !columns.iter().any(|c| c.contains("flag") || c.contains("/packet/")),
+        "{report}"
+    );
+    let ran = run(&[&bench[..], &["--variant", "one-shot/packet64/any"]].concat());
+    assert_eq!(ran.code, 2, "{}", ran.stderr);
+    assert!(ran.stderr.contains("one-shot/packet128/any"), "{}", ran.stderr);
 }

@@ -286,6 +286,9 @@ pub struct BenchArgs {
     /// Largest payload
     #[arg(long, default_value = "512KiB", value_parser = parse_size)]
     pub to: u64,
+    /// Only these variants, e.g. one-shot/packet128/any [default: all]; peer reads stay where they are a comparator
+    #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "groups")]
+    pub variant: Vec<String>,
     #[command(flatten)]
     pub numbers: Numbers,
     /// What is timed beside our routes; as for tune [default: nccl,pull]

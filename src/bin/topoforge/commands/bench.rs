@@ -16,7 +16,7 @@ use serde::Serialize;
 use topoforge::device::floor::{Floor, LaunchCost};
 use topoforge::device::{Launch, Sampling};
 use topoforge::probe::probe;
-use topoforge::registry::{Protocol, Registry};
+use topoforge::registry::{Family, Protocol, Registry};
 use topoforge::tune::{BenchReport, Payloads, bench, places};
 
 /// `topoforge bench`
@@ -120,6 +120,7 @@ fn measure(
     options.comparators = comparators(&args.comparator)?;
     options.launches = launches;
     let family = setting.family;
+    options.only = only(&args.variant, family)?;
     let report = bench(setting.executor(), family, &options, &mut |p| tell(output, p)).map_err(Failure::work)?;
     let timed = report.rows.iter().flat_map(|r| &r.figures).flatten().count();
     let style = args.style == Style::NcclTests;
@@ -162,6 +163,24 @@ fn measure(
 }
 
 type Yardsticks = (Option<Floor>, Vec<(Launch, LaunchCost)>);
+
+/// The variants that were named, and peer reads, which are there to be compared with.
+fn only(named: &[String], family: &'static Family) -> Result<Option<Vec<&'static str>>, Failure> {
+    if named.is_empty() {
+        return Ok(None);
+    }
+    let all = || family.variants.iter();
+    if let Some(unknown) = named.iter().find(|n| !all().any(|v| v.name == n.as_str())) {
+        let names: Vec<&str> = all().map(|v| v.name).collect();
+        return Err(Failure::usage(format!(
+            "no variant `{unknown}` in {}: there are {}",
+            family.name,
+            names.join(", ")
+        )));
+    }
+    let kept = all().filter(|v| v.protocol == Protocol::Pull || named.iter().any(|n| n == v.name));
+    Ok(Some(kept.map(|v| v.name).collect()))
+}
 
 /// The wire and the host's thread: only where times mean something.
 fn yardsticks(setting: &mut Setting, launches: &[Launch], payloads: &Payloads, sampling: &Sampling) -> Yardsticks {

@@ -4,25 +4,19 @@
 //! bring the sockets' names and keys round. Start at [`Mesh::join`].
 
 use super::bootstrap::Bootstrap;
-use super::watch::Watch;
-use super::wire::{Reader, Writer, hash};
+use super::connect;
+use super::watch::{self, Watch};
+use super::wire::{Reader, Writer};
 use super::{JoinError, Seen};
 use crate::driver::memfd::SharedMemory;
 use crate::driver::socket::{self, Interest};
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Changes when what ranks say to each other does.
-const FORMAT: u32 = 1;
-const KEY: usize = 32;
-/// Key and rank.
-const HELLO: usize = KEY + 4;
 /// Length, number, kind, descriptors.
 const HEAD: usize = 4 + 8 + 1 + 1;
 /// The largest message that is believed.
@@ -61,7 +55,7 @@ pub struct Mesh {
     broken: Option<JoinError>,
 }
 
-/// Where the board says that a rank has left; ranks lie a line apart.
+/// Where the board says why a rank goes, see [`super::watch`]; ranks lie a line apart.
 const fn left_at(rank: usize) -> usize {
     64 * rank
 }
@@ -83,56 +77,43 @@ impl Mesh {
                 reason: format!("rank {rank} of {world}: there are 1 to 64 ranks, counted from 0"),
             });
         }
-        let end = Instant::now() + patience;
-        let mut key = [0; KEY + 16];
-        File::open("/dev/urandom")
-            .and_then(|mut f| f.read_exact(&mut key))
-            .map_err(|e| JoinError::system("making a key", &e))?;
-        let (key, salt) = key.split_at(KEY);
-        let name = format!("topoforge-{:016x}-{rank}", hash(salt));
-        let listener = listen(&name).map_err(|e| JoinError::system("listening for ranks", &e))?;
-        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let mine = Writer::default().u32(FORMAT).text(&boot).text(&name).bytes(key).done();
-        let all = bootstrap.all_gather(&mine, end)?;
-        let mut cards = Vec::new();
-        for (peer, card) in all.iter().enumerate() {
-            cards.push(Card::read(peer, card, &boot)?);
-        }
-        let connected = connect(&listener, key, rank, &cards, end, patience);
-        // Nobody goes before all know how it went: a rank that went early would be taken for the one at fault.
-        let word = connected.as_ref().map_or_else(JoinError::encode, |_| Vec::new());
-        let words = bootstrap.all_gather(&word, Instant::now() + patience)?;
-        drop(listener);
-        if let Some(peer) = words.iter().position(|word| !word.is_empty()) {
-            return Err(JoinError::decode(peer, &words[peer]));
-        }
-        let streams = connected?;
+        let board = SharedMemory::create(BOARD).map_err(|e| JoinError::system("making shared memory", &e));
+        let streams = connect::all(bootstrap, patience, board.as_ref().err().cloned())?;
         let peer = |stream| Peer {
             stream,
             incoming: Vec::new(),
             fds: VecDeque::new(),
         };
-        let board = SharedMemory::create(BOARD).map_err(|e| JoinError::system("making shared memory", &e))?;
         let mut mesh = Self {
             rank,
             names: (0..world).collect(),
             peers: streams.into_iter().map(|s| s.map(peer)).collect(),
-            board: Arc::new(board),
+            board: Arc::new(board?),
             watch: None,
             number: 0,
             patience,
             broken: None,
         };
-        mesh.share_board()?;
+        match mesh.share_board().and_then(|()| mesh.start_watch()) {
+            Ok(()) => Ok(mesh),
+            Err(error) => {
+                // The others are told, or they would take it for a death.
+                mesh.give_up(&error);
+                Err(error)
+            }
+        }
+    }
+
+    fn start_watch(&mut self) -> Result<(), JoinError> {
         let failed = |e: io::Error| JoinError::system("watching the other ranks", &e);
         let mut watched = Vec::new();
-        for (name, peer) in mesh.peers.iter().enumerate() {
+        for (name, peer) in self.peers.iter().enumerate() {
             if let Some(peer) = peer {
                 watched.push((name, peer.stream.try_clone().map_err(failed)?));
             }
         }
-        mesh.watch = Some(Watch::start(watched, mesh.board.clone(), left_at)?);
-        Ok(mesh)
+        self.watch = Some(Watch::start(self.rank, watched, self.board.clone(), left_at)?);
+        Ok(())
     }
 
     /// Rank 0's board is everybody's.
@@ -231,6 +212,7 @@ impl Mesh {
         self.broken = Some(error.clone());
         if let (JoinError::Lost { rank, .. }, Some(watch)) = (error, &self.watch) {
             watch.seen().lose(*rank);
+            watch::blame(&self.board, left_at(self.name(self.rank)), *rank);
         }
         let message = frame(self.number, GAVE_UP, 0, &error.encode());
         for peer in self.peers.iter().flatten() {
@@ -303,11 +285,12 @@ impl Mesh {
 impl Drop for Mesh {
     /// Says goodbye, so that the others do not take it for a death.
     fn drop(&mut self) {
-        if self.broken.is_none() {
-            self.board.store(left_at(self.name(self.rank)), 1);
-        }
         // The thread has copies of the sockets.
         drop(self.watch.take());
+        let word = left_at(self.name(self.rank));
+        if self.broken.is_none() && self.board.load(word) == 0 {
+            self.board.store(word, watch::LEFT);
+        }
         for peer in self.peers.iter().flatten() {
             let _ = peer.stream.shutdown(std::net::Shutdown::Both);
         }
@@ -383,153 +366,12 @@ fn frame(number: u64, kind: u8, fds: u8, bytes: &[u8]) -> Vec<u8> {
     message
 }
 
-/// What a rank brought to the bootstrap.
-struct Card {
-    name: String,
-    key: Vec<u8>,
-}
-
-impl Card {
-    fn read(rank: usize, bytes: &[u8], boot: &str) -> Result<Self, JoinError> {
-        let refused = |reason: String| Err(JoinError::Refused { reason });
-        let mut r = Reader::new(bytes);
-        let format = r.u32();
-        if format != Some(FORMAT) {
-            let theirs = format.map_or("nothing that can be read".to_owned(), |f| format!("format {f}"));
-            return refused(format!(
-                "rank {rank} speaks {theirs}, this one format {FORMAT}: use one version"
-            ));
-        }
-        let (Some(theirs), Some(name), Some(key)) = (r.text(), r.text(), r.bytes()) else {
-            return refused(format!("rank {rank} sent too little: use one version"));
-        };
-        if theirs != boot {
-            return refused(format!(
-                "rank {rank} is on another machine: one communicator is for one machine"
-            ));
-        }
-        let key = key.to_vec();
-        Ok(Self { name, key })
-    }
-}
-
-fn listen(name: &str) -> io::Result<UnixListener> {
-    let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
-}
-
-/// One connection to each other rank: those below this one are called, those above it call.
-fn connect(
-    listener: &UnixListener,
-    key: &[u8],
-    rank: usize,
-    cards: &[Card],
-    end: Instant,
-    patience: Duration,
-) -> Result<Vec<Option<UnixStream>>, JoinError> {
-    let mut streams: Vec<Option<UnixStream>> = cards.iter().map(|_| None).collect();
-    for peer in 0..rank {
-        streams[peer] = Some(dial(&cards[peer], peer, rank, end)?);
-    }
-    accept(listener, key, rank, &mut streams, end, patience)?;
-    Ok(streams)
-}
-
-fn dial(card: &Card, peer: usize, rank: usize, end: Instant) -> Result<UnixStream, JoinError> {
-    let failed = |e: &io::Error| JoinError::system(&format!("connecting to rank {peer}"), e);
-    let address = SocketAddr::from_abstract_name(&card.name).map_err(|e| failed(&e))?;
-    let stream = match UnixStream::connect_addr(&address) {
-        Ok(stream) => stream,
-        Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
-            let doing = "connecting; or it is in another network name space (container)".to_owned();
-            return Err(JoinError::Lost { rank: peer, doing });
-        }
-        Err(e) => return Err(failed(&e)),
-    };
-    if socket::credentials(&stream).map_err(|e| failed(&e))?.uid != socket::own_uid() {
-        let reason = format!("rank {peer} belongs to another user");
-        return Err(JoinError::Refused { reason });
-    }
-    stream.set_nonblocking(true).map_err(|e| failed(&e))?;
-    let mut hello = card.key.clone();
-    hello.extend((rank as u32).to_le_bytes());
-    // An empty socket takes so little at once.
-    match socket::send(&stream, &hello, &[]) {
-        Ok(sent) if sent == hello.len() && Instant::now() < end => Ok(stream),
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe && e.kind() != io::ErrorKind::ConnectionReset => {
-            Err(failed(&e))
-        }
-        _ => Err(JoinError::Lost {
-            rank: peer,
-            doing: "connecting".to_owned(),
-        }),
-    }
-}
-
-/// Waits for the ranks above this one; whoever does not know the key is turned away.
-fn accept(
-    listener: &UnixListener,
-    key: &[u8],
-    rank: usize,
-    streams: &mut [Option<UnixStream>],
-    end: Instant,
-    patience: Duration,
-) -> Result<(), JoinError> {
-    let failed = |e: io::Error| JoinError::system("waiting for ranks", &e);
-    let mut strangers: Vec<(UnixStream, Vec<u8>)> = Vec::new();
-    while streams.iter().skip(rank + 1).any(Option::is_none) {
-        let mut interests = vec![Interest::in_end(listener.as_fd()).reading()];
-        interests.extend(strangers.iter().map(|(s, _)| Interest::in_end(s.as_fd()).reading()));
-        let seated: Vec<usize> = (0..streams.len()).filter(|r| streams[*r].is_some()).collect();
-        for peer in &seated {
-            interests.extend(streams[*peer].as_ref().map(|s| Interest::in_end(s.as_fd())));
-        }
-        let heard = socket::wait(&mut interests, Some(end)).map_err(failed)?;
-        let gone = interests[1 + strangers.len()..].iter().position(|i| i.gone);
-        if let Some(index) = gone {
-            let (rank, doing) = (seated[index], "connecting".to_owned());
-            return Err(JoinError::Lost { rank, doing });
-        }
-        if !heard && Instant::now() >= end {
-            let missing = (rank + 1..streams.len()).filter(|r| streams[*r].is_none());
-            return Err(JoinError::Missing {
-                ranks: missing.collect(),
-                after: patience,
-                doing: "connecting".to_owned(),
-            });
-        }
-        let knocks = interests[0].readable;
-        strangers.retain_mut(|(stream, said)| {
-            let mut part = [0; HELLO];
-            match socket::receive(stream, &mut part[..HELLO - said.len()], &mut Vec::new()) {
-                Ok(0) => return false,
-                Ok(n) => said.extend(&part[..n]),
-                Err(e) => return e.kind() == io::ErrorKind::WouldBlock,
-            }
-            if said.len() < HELLO {
-                return true;
-            }
-            let peer = Reader::new(&said[KEY..]).u32().unwrap_or(u32::MAX) as usize;
-            if said[..KEY] == *key && peer > rank && peer < streams.len() && streams[peer].is_none() {
-                streams[peer] = stream.try_clone().ok();
-            }
-            false
-        });
-        while let (true, Ok((stream, _))) = (knocks, listener.accept()) {
-            let same_user = socket::credentials(&stream).is_ok_and(|c| c.uid == socket::own_uid());
-            if same_user && strangers.len() < 256 && stream.set_nonblocking(true).is_ok() {
-                strangers.push((stream, Vec::new()));
-            }
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::bootstrap::LocalSocket;
+    use super::super::wire::hash;
     use super::*;
+    use std::fs::File;
     use std::os::fd::AsRawFd;
     use std::thread;
 
@@ -610,6 +452,33 @@ mod tests {
             (seen.left(), seen.lost())
         });
         assert_eq!(seen[0], (Some(1), Some(2)));
+    }
+
+    #[test]
+    fn a_rank_that_goes_because_of_another_is_not_taken_for_the_lost_one() {
+        let seen = ranks("blames", 3, SOON, |mut mesh| {
+            mesh.all_gather(&[]).expect("gathered");
+            match mesh.rank() {
+                1 => {
+                    let doing = "serving".to_owned();
+                    mesh.give_up(&JoinError::Lost { rank: 2, doing });
+                    None
+                }
+                2 => {
+                    thread::sleep(Duration::from_millis(400));
+                    mesh.broken = Some(JoinError::Misuse { reason: String::new() });
+                    None
+                }
+                _ => {
+                    let (seen, end) = (mesh.seen(), Instant::now() + SOON);
+                    while Instant::now() < end && seen.lost().is_none() {
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                    seen.lost()
+                }
+            }
+        });
+        assert_eq!(seen[0], Some(2));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! Nothing here knows collectives or CUDA. Start at [`mesh::Mesh::join`].
 
 pub mod bootstrap;
+mod connect;
 pub mod error;
 pub mod heap;
 pub mod link;

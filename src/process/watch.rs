@@ -1,7 +1,8 @@
 //! A thread that notices at once when a peer's process is gone: its end of the socket closes with it.
 //!
-//! It tells the ones who waited from the ones who left in order by a word on the board that all ranks share. What is to
-//! happen then, e.g. setting abort words, is told to it by [`Watch::on_loss`]. Start at [`Watch::start`].
+//! Why a rank went is a word on the board that all ranks share: it left in order, or because of another one's end, or it
+//! said nothing and so is the one that was lost. What is to happen then, e.g. setting abort words, is told to it by
+//! [`Watch::on_loss`]. Start at [`Watch::start`].
 
 use super::JoinError;
 use crate::driver::memfd::SharedMemory;
@@ -15,6 +16,18 @@ use std::time::{Duration, Instant};
 
 /// What is under way when a peer goes may still end well if it has all that it waits for.
 const GRACE: Duration = Duration::from_millis(300);
+
+/// A rank's word on the board: it left in order. 0 is nothing said.
+pub(super) const LEFT: u32 = 1;
+/// From here on: it goes because the rank of this number, above it, was lost.
+const BLAMES: u32 = 2;
+
+/// Says on the board whom this rank saw go first, so that its own end names that rank and not this one.
+pub(super) fn blame(board: &SharedMemory, own_word: usize, lost: usize) {
+    if board.load(own_word) == 0 {
+        board.store(own_word, BLAMES + lost as u32);
+    }
+}
 
 type Hook = Box<dyn Fn() + Send + Sync>;
 
@@ -67,8 +80,9 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Watches `peers`: name and connection of each. `board` holds a word a rank at `left_at(rank)`, not 0 once it left.
+    /// Watches `peers`: name and connection of each. `board` holds a word a rank at `left_at(rank)`.
     pub fn start(
+        own: usize,
         peers: Vec<(usize, UnixStream)>,
         board: Arc<SharedMemory>,
         left_at: fn(usize) -> usize,
@@ -79,7 +93,7 @@ impl Watch {
         let shared = seen.clone();
         let thread = std::thread::Builder::new()
             .name("topoforge-watch".into())
-            .spawn(move || watch(peers, &board, left_at, &woken, &shared))
+            .spawn(move || watch(own, peers, &board, left_at, &woken, &shared))
             .map_err(failed)?;
         Ok(Self {
             seen,
@@ -104,6 +118,7 @@ impl Watch {
 }
 
 fn watch(
+    own: usize,
     mut peers: Vec<(usize, UnixStream)>,
     board: &SharedMemory,
     left_at: fn(usize) -> usize,
@@ -123,12 +138,15 @@ fn watch(
             if !gone.next().unwrap_or(false) {
                 return true;
             }
-            if board.load(left_at(*rank)) != 0 {
+            let word = board.load(left_at(*rank));
+            if word == LEFT {
                 seen.left.fetch_or(1 << (*rank % 64), Ordering::AcqRel);
-            } else {
-                seen.lose(*rank);
-                act.get_or_insert(Instant::now() + GRACE);
+                return false;
             }
+            let lost = word.checked_sub(BLAMES).map_or(*rank, |lost| lost as usize);
+            seen.lose(lost);
+            blame(board, left_at(own), seen.lost().unwrap_or(lost));
+            act.get_or_insert(Instant::now() + GRACE);
             false
         });
         if act.is_some_and(|at| Instant::now() >= at) {

@@ -4,32 +4,25 @@
 //! without harm to the others, and whom rank 0 turned away is in its error. Late ranks are waited for. The socket's name
 //! is a hash: the id itself is not visible in `/proc/net/unix`. Start at [`LocalSocket::join`].
 
-use super::Bootstrap;
-use crate::driver::socket::{self, Interest};
+use super::centre::{self, HEAD_START, Host};
+use super::lines::{MOST, receive_all, receive_message, send_all};
+use super::{Alarm, Bootstrap};
+use crate::driver::socket;
 use crate::process::JoinError;
 use crate::process::wire::{Reader, Writer, hash};
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::{Duration, Instant};
 
 /// Bytes of an id, as many as NCCL's has.
 pub const ID_BYTES: usize = 128;
 
-const MAGIC: &[u8; 4] = b"tfb1";
-const HELLO: usize = 4 + ID_BYTES + 4 + 4 + 8;
-/// How long somebody who has connected may take to say who they are.
-const MANNERS: Duration = Duration::from_secs(2);
-/// Most who have connected and said nothing.
-const STRANGERS: usize = 256;
-/// The largest message that is believed.
-const MOST: usize = 16 << 20;
-/// Rank 0 gives up a little before the others do, so that they hear from it who is missing.
-const HEAD_START: Duration = Duration::from_millis(300);
-
-const WELCOME: u8 = 1;
-const TURNED_AWAY: u8 = 2;
+pub(super) const MAGIC: &[u8; 4] = b"tfb1";
+pub(super) const HELLO: usize = 4 + ID_BYTES + 4 + 4 + 8;
+pub(super) const WELCOME: u8 = 1;
+pub(super) const TURNED_AWAY: u8 = 2;
 
 /// Joined ranks.
 pub struct LocalSocket {
@@ -74,230 +67,10 @@ impl LocalSocket {
     }
 }
 
-fn address(id: &[u8; ID_BYTES]) -> Result<SocketAddr, JoinError> {
+pub(super) fn address(id: &[u8; ID_BYTES]) -> Result<SocketAddr, JoinError> {
     // Two hashes, since one of 64 bits could be met by chance on a busy machine.
     let name = format!("topoforge-{:016x}{:016x}", hash(id), hash(&[&b"2"[..], id].concat()));
     SocketAddr::from_abstract_name(name.as_bytes()).map_err(|e| JoinError::system("naming a socket", &e))
-}
-
-/// Rank 0 while the others come.
-struct Host<'a> {
-    id: &'a [u8; ID_BYTES],
-    world: usize,
-    patience: Duration,
-    listener: UnixListener,
-    strangers: Vec<Stranger>,
-    joined: Vec<Option<(UnixStream, i32)>>,
-    /// Ranks whose process ended after they had joined; they may come again.
-    gone: Vec<usize>,
-    turned_away: Vec<String>,
-}
-
-struct Stranger {
-    stream: UnixStream,
-    said: Vec<u8>,
-    since: Instant,
-}
-
-impl<'a> Host<'a> {
-    fn open(id: &'a [u8; ID_BYTES], world: usize, patience: Duration) -> Result<Self, JoinError> {
-        let address = address(id)?;
-        let end = Instant::now() + patience;
-        let listener = loop {
-            match UnixListener::bind_addr(&address) {
-                Ok(listener) => break listener,
-                // An earlier group of the same id, or of the same torchrun, may be about to close its own.
-                Err(e) if e.kind() == io::ErrorKind::AddrInUse && Instant::now() < end => {
-                    std::thread::sleep(Duration::from_millis(5));
-                }
-                Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
-                    return Err(JoinError::Refused {
-                        reason: "another process waits as rank 0 with this id: is rank 0 running twice?".to_owned(),
-                    });
-                }
-                Err(e) => return Err(JoinError::system("listening for ranks", &e)),
-            }
-        };
-        listener
-            .set_nonblocking(true)
-            .map_err(|e| JoinError::system("listening for ranks", &e))?;
-        Ok(Self {
-            id,
-            world,
-            patience,
-            listener,
-            strangers: Vec::new(),
-            joined: (0..world).map(|_| None).collect(),
-            gone: Vec::new(),
-            turned_away: Vec::new(),
-        })
-    }
-
-    /// Waits for all ranks.
-    fn receive(mut self, mut end: Instant) -> Result<Vec<Option<UnixStream>>, JoinError> {
-        let failed = |e: io::Error| JoinError::system("waiting for ranks", &e);
-        // Whoever is on the way is to hear who is gone, so all others are waited for.
-        while self.missing().iter().any(|rank| !self.gone.contains(rank)) {
-            let mut ready = vec![Interest::in_end(self.listener.as_fd()).reading()];
-            ready.extend(
-                self.strangers
-                    .iter()
-                    .map(|s| Interest::in_end(s.stream.as_fd()).reading()),
-            );
-            let seated: Vec<usize> = (1..self.world).filter(|r| self.joined[*r].is_some()).collect();
-            ready.extend(seated.iter().filter_map(|r| {
-                let (stream, _) = self.joined[*r].as_ref()?;
-                Some(Interest::in_end(stream.as_fd()))
-            }));
-            let oldest = self.strangers.iter().map(|s| s.since + MANNERS).min();
-            let until = oldest.map_or(end, |o| o.min(end));
-            socket::wait(&mut ready, Some(until)).map_err(failed)?;
-            let knocks = ready[0].readable;
-            let strangers = self.strangers.len();
-            let spoke: Vec<bool> = ready[1..=strangers].iter().map(|i| i.readable || i.gone).collect();
-            let gone = ready[1 + strangers..].iter().position(|i| i.gone).map(|i| seated[i]);
-            if let Some(rank) = gone {
-                self.joined[rank] = None;
-                self.gone.push(rank);
-            }
-            let mut kept = Vec::new();
-            for (mut stranger, spoke) in std::mem::take(&mut self.strangers).into_iter().zip(spoke) {
-                let polite = stranger.since.elapsed() < MANNERS;
-                match if spoke { stranger.listen() } else { Some(false) } {
-                    Some(true) => {
-                        if let Some(theirs) = self.judge(stranger) {
-                            end = end.min(theirs);
-                        }
-                    }
-                    Some(false) if polite => kept.push(stranger),
-                    _ => {}
-                }
-            }
-            self.strangers = kept;
-            if knocks {
-                self.accept();
-            }
-            if Instant::now() >= end {
-                break;
-            }
-        }
-        let ranks = self.missing();
-        if let Some(&rank) = ranks.iter().find(|rank| self.gone.contains(rank)) {
-            let doing = "joining".to_owned();
-            return Err(self.tell(JoinError::Lost { rank, doing }));
-        }
-        if !ranks.is_empty() {
-            let mut doing = "joining".to_owned();
-            for reason in &self.turned_away {
-                doing = format!("{doing}; turned away: {reason}");
-            }
-            let after = self.patience;
-            return Err(self.tell(JoinError::Missing { ranks, after, doing }));
-        }
-        Ok(self.joined.into_iter().map(|j| j.map(|(stream, _)| stream)).collect())
-    }
-
-    fn missing(&self) -> Vec<usize> {
-        (1..self.world).filter(|r| self.joined[*r].is_none()).collect()
-    }
-
-    fn accept(&mut self) {
-        while let Ok((stream, _)) = self.listener.accept() {
-            let same_user = socket::credentials(&stream).is_ok_and(|c| c.uid == socket::own_uid());
-            if stream.set_nonblocking(true).is_err() {
-                continue;
-            }
-            if !same_user {
-                self.turn_away(&stream, "a process of another user".to_owned());
-                continue;
-            }
-            if self.strangers.len() == STRANGERS {
-                self.strangers.remove(0);
-            }
-            self.strangers.push(Stranger {
-                stream,
-                said: Vec::new(),
-                since: Instant::now(),
-            });
-        }
-    }
-
-    fn turn_away(&mut self, mut stream: &UnixStream, reason: String) {
-        let _ = stream.write(&Writer::default().u8(TURNED_AWAY).text(&reason).done());
-        // Enough to see what is wrong.
-        if self.turned_away.len() < 8 && !self.turned_away.contains(&reason) {
-            self.turned_away.push(reason);
-        }
-    }
-
-    /// Seats a rank or turns somebody away. The deadline of whom it seats.
-    fn judge(&mut self, stranger: Stranger) -> Option<Instant> {
-        let Stranger { stream, said, .. } = stranger;
-        let pid = socket::credentials(&stream).map_or(0, |c| c.pid);
-        let mut r = Reader::new(&said);
-        let mut read = || {
-            Some((
-                r.take(4)?,
-                r.take(ID_BYTES)?,
-                r.u32()? as usize,
-                r.u32()? as usize,
-                r.u64()?,
-            ))
-        };
-        let (magic, id, rank, world, patience) = read()?;
-        let here = self.world;
-        let refusal = if magic != MAGIC {
-            Some(format!("process {pid} speaks another version or no topoforge"))
-        } else if id != self.id {
-            Some(format!("process {pid} has another id"))
-        } else if world != here {
-            Some(format!("rank {rank} is of a world of {world}, here are {here}"))
-        } else if rank == 0 || rank >= here {
-            Some(format!("process {pid} says it is rank {rank} of {here}"))
-        } else if let Some((_, first)) = &self.joined[rank] {
-            Some(format!(
-                "rank {rank} came twice: as process {first} and as process {pid}"
-            ))
-        } else {
-            None
-        };
-        if let Some(reason) = refusal {
-            self.turn_away(&stream, reason);
-            return None;
-        }
-        if (&stream).write(&[WELCOME]).is_ok_and(|n| n == 1) {
-            self.joined[rank] = Some((stream, pid));
-        }
-        let theirs = Duration::from_millis(patience).saturating_sub(HEAD_START);
-        Some(Instant::now() + theirs)
-    }
-
-    /// Tells all who are here why nothing comes of it.
-    fn tell(&self, error: JoinError) -> JoinError {
-        for (stream, _) in self.joined.iter().flatten() {
-            let _ = send_all(stream, &verdict(&error), Instant::now() + Duration::from_millis(200));
-        }
-        error
-    }
-}
-
-impl Stranger {
-    /// True once all was said; none if it hung up or says too much.
-    fn listen(&mut self) -> Option<bool> {
-        let mut part = [0; HELLO];
-        loop {
-            // What is passed along is dropped, and so closed.
-            match socket::receive(&self.stream, &mut part[..HELLO - self.said.len()], &mut Vec::new()) {
-                Ok(0) => return None,
-                Ok(n) => self.said.extend(&part[..n]),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Some(false),
-                Err(_) => return None,
-            }
-            if self.said.len() == HELLO {
-                return Some(true);
-            }
-        }
-    }
 }
 
 /// The others: until rank 0 is there and says welcome.
@@ -310,6 +83,7 @@ fn connect(
 ) -> Result<UnixStream, JoinError> {
     let address = address(id)?;
     let mut pause = Duration::from_millis(1);
+    let mut closed = false;
     loop {
         if let Ok(stream) = UnixStream::connect_addr(&address) {
             let peer = socket::credentials(&stream).map_err(|e| JoinError::system("asking who rank 0 is", &e))?;
@@ -343,15 +117,16 @@ fn connect(
                         reason: format!("rank 0 turned rank {rank} away: {}", String::from_utf8_lossy(&text)),
                     });
                 }
-                // It closed: an earlier group's rank 0 that was just leaving.
-                (false, _) => {}
+                // It closed: an earlier group's rank 0 that was just leaving, or one that has all ranks.
+                (false, _) => closed = true,
             }
         }
         if Instant::now() + pause >= end {
+            let more = "; one that was there closed: is its group complete without this process, or did it fail?";
             return Err(JoinError::Missing {
                 ranks: vec![0],
                 after: patience,
-                doing: "joining".to_owned(),
+                doing: format!("joining{}", if closed { more } else { "" }),
             });
         }
         std::thread::sleep(pause);
@@ -359,57 +134,15 @@ fn connect(
     }
 }
 
-fn verdict(error: &JoinError) -> Vec<u8> {
-    Writer::default().u8(1).bytes(&error.encode()).done()
-}
-
-fn late() -> io::Error {
-    io::Error::from(io::ErrorKind::TimedOut)
-}
-
-fn send_all(stream: &UnixStream, mut bytes: &[u8], end: Instant) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match socket::send(stream, bytes, &[]) {
-            Ok(sent) => bytes = &bytes[sent..],
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                if !socket::wait(&mut [Interest::in_end(stream.as_fd()).writing(true)], Some(end))? {
-                    return Err(late());
-                }
-            }
-            Err(e) => return Err(e),
-        }
+/// What the end of a connection means while bytes are gathered.
+pub(super) fn fault(rank: usize, error: &io::Error, after: Duration) -> JoinError {
+    let doing = "exchanging addresses".to_owned();
+    if error.kind() == io::ErrorKind::TimedOut {
+        let ranks = vec![rank];
+        JoinError::Missing { ranks, after, doing }
+    } else {
+        JoinError::Lost { rank, doing }
     }
-    Ok(())
-}
-
-fn receive_all(stream: &UnixStream, bytes: &mut [u8], end: Instant) -> io::Result<()> {
-    let mut got = 0;
-    while got < bytes.len() {
-        match socket::receive(stream, &mut bytes[got..], &mut Vec::new()) {
-            Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
-            Ok(n) => got += n,
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                if !socket::wait(&mut [Interest::in_end(stream.as_fd()).reading()], Some(end))? {
-                    return Err(late());
-                }
-            }
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(())
-}
-
-/// A message with its length before it.
-fn receive_message(stream: &UnixStream, end: Instant) -> io::Result<Vec<u8>> {
-    let mut size = [0; 4];
-    receive_all(stream, &mut size, end)?;
-    let size = u32::from_le_bytes(size) as usize;
-    if size > MOST {
-        return Err(io::Error::from(io::ErrorKind::InvalidData));
-    }
-    let mut bytes = vec![0; size];
-    receive_all(stream, &mut bytes, end)?;
-    Ok(bytes)
 }
 
 impl Bootstrap for LocalSocket {
@@ -427,15 +160,6 @@ impl Bootstrap for LocalSocket {
             return Err(JoinError::Misuse { reason });
         }
         let patience = self.patience;
-        let fault = |rank: usize, e: &io::Error| {
-            let doing = "exchanging addresses".to_owned();
-            if e.kind() == io::ErrorKind::TimedOut {
-                let (ranks, after) = (vec![rank], patience);
-                JoinError::Missing { ranks, after, doing }
-            } else {
-                JoinError::Lost { rank, doing }
-            }
-        };
         match &self.seat {
             Seat::Alone => Ok(vec![mine.to_vec()]),
             Seat::Edge(stream) => {
@@ -444,8 +168,9 @@ impl Bootstrap for LocalSocket {
                 // Rank 0 may have begun to wait later than this one; its end would show at once.
                 let end = end + patience + HEAD_START;
                 // What it said before it went says why.
-                receive_all(stream, &mut kind, end).map_err(|e| fault(0, sent.as_ref().err().unwrap_or(&e)))?;
-                let message = receive_message(stream, end).map_err(|e| fault(0, &e))?;
+                receive_all(stream, &mut kind, end)
+                    .map_err(|e| fault(0, sent.as_ref().err().unwrap_or(&e), patience))?;
+                let message = receive_message(stream, end).map_err(|e| fault(0, &e, patience))?;
                 if kind[0] != 0 {
                     return Err(JoinError::decode(0, &message));
                 }
@@ -455,35 +180,24 @@ impl Bootstrap for LocalSocket {
                     reason: "rank 0 sent too little: is it another version?".to_owned(),
                 })
             }
+            Seat::Centre(streams) => centre::gather(streams, mine, end, patience),
+        }
+    }
+
+    fn alarms(&self) -> Vec<Alarm<'_>> {
+        match &self.seat {
+            Seat::Alone => Vec::new(),
+            // Rank 0 says nothing between two gathers, unless the second has failed already.
+            Seat::Edge(stream) => vec![Alarm {
+                rank: 0,
+                fd: stream.as_fd(),
+                words: true,
+            }],
             Seat::Centre(streams) => {
-                let mut all = vec![mine.to_vec()];
-                let mut failed = None;
-                for (rank, stream) in streams.iter().enumerate().skip(1) {
-                    let Some(stream) = stream else { continue };
-                    match receive_message(stream, end) {
-                        Ok(bytes) => all.push(bytes),
-                        Err(e) => {
-                            failed.get_or_insert(fault(rank, &e));
-                        }
-                    }
-                }
-                let message = match &failed {
-                    Some(error) => verdict(error),
-                    None => {
-                        let mut parts = Writer::default();
-                        for bytes in &all {
-                            parts.bytes(bytes);
-                        }
-                        Writer::default().u8(0).bytes(&parts.done()).done()
-                    }
-                };
-                for (rank, stream) in streams.iter().enumerate() {
-                    let Some(stream) = stream else { continue };
-                    if let Err(e) = send_all(stream, &message, end) {
-                        failed.get_or_insert(fault(rank, &e));
-                    }
-                }
-                failed.map_or(Ok(all), Err)
+                let connected = streams.iter().enumerate();
+                let alarms = connected.filter_map(|(rank, stream)| Some((rank, stream.as_ref()?.as_fd())));
+                let words = false;
+                alarms.map(|(rank, fd)| Alarm { rank, fd, words }).collect()
             }
         }
     }
@@ -492,6 +206,7 @@ impl Bootstrap for LocalSocket {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
     use std::thread;
 
     const SOON: Duration = Duration::from_millis(1500);
@@ -582,15 +297,7 @@ mod tests {
     fn a_rank_that_ends_while_others_join_is_named_to_late_ones_too() {
         let id = id("ends");
         let centre = join(id, 0, 3);
-        let gone = address(&id).expect("named");
-        let hello = [&MAGIC[..], &id[..], &[1, 0, 0, 0, 3, 0, 0, 0], &3000_u64.to_le_bytes()].concat();
-        let stream = loop {
-            if let Ok(stream) = UnixStream::connect_addr(&gone) {
-                break stream;
-            }
-            thread::yield_now();
-        };
-        (&stream).write_all(&hello).expect("sent");
+        let stream = by_hand(&id, 3);
         receive_all(&stream, &mut [0], Instant::now() + SOON).expect("welcome");
         drop(stream);
         thread::sleep(Duration::from_millis(100));
@@ -599,6 +306,92 @@ mod tests {
             let e = rank.join().expect("no panic").expect_err("rank 1 is gone");
             assert!(matches!(e, JoinError::Lost { rank: 1, .. }), "{e}");
         }
+    }
+
+    /// Rank 1 of `world` by hand, welcomed.
+    fn by_hand(id: &[u8; ID_BYTES], world: u8) -> UnixStream {
+        let place = address(id).expect("named");
+        let hello = [
+            &MAGIC[..],
+            &id[..],
+            &[1, 0, 0, 0, world, 0, 0, 0],
+            &3000_u64.to_le_bytes(),
+        ]
+        .concat();
+        let stream = loop {
+            if let Ok(stream) = UnixStream::connect_addr(&place) {
+                break stream;
+            }
+            thread::yield_now();
+        };
+        (&stream).write_all(&hello).expect("sent");
+        stream
+    }
+
+    #[test]
+    fn a_rank_that_ends_after_its_part_is_named_by_all_and_rank_0_by_nobody() {
+        let id = id("after its part");
+        let said = std::sync::Arc::new(std::sync::Barrier::new(3));
+        let rank = |rank: usize| {
+            let said = said.clone();
+            thread::spawn(move || {
+                let mut joined = LocalSocket::join(&id, rank, 3, SOON).expect("joined");
+                let first = joined.all_gather(&[rank as u8], Instant::now() + SOON);
+                said.wait();
+                if rank == 2 {
+                    // Rank 0 goes first, if it goes.
+                    thread::sleep(Duration::from_millis(100));
+                }
+                (first, joined.all_gather(&[], Instant::now() + SOON))
+            })
+        };
+        let ranks = [rank(0), rank(2)];
+        let gone = by_hand(&id, 3);
+        receive_all(&gone, &mut [0], Instant::now() + SOON).expect("welcome");
+        // It says its part and hears no answer: rank 0 finds out only when it sends one.
+        gone.shutdown(std::net::Shutdown::Read).expect("shut");
+        (&gone).write_all(&Writer::default().bytes(&[1]).done()).expect("sent");
+        said.wait();
+        drop(gone);
+        for rank in ranks {
+            let (first, second) = rank.join().expect("no panic");
+            assert_eq!(first, Ok(vec![vec![0], vec![1], vec![2]]));
+            assert!(matches!(second, Err(JoinError::Lost { rank: 1, .. })), "{second:?}");
+        }
+    }
+
+    #[test]
+    fn whoever_knocks_while_rank_0_gives_up_hears_why() {
+        let id = id("farewell");
+        let mut host = Host::open(&id, 3, SOON).expect("open");
+        let knocks = by_hand(&id, 3);
+        let doing = "joining".to_owned();
+        let error = JoinError::Lost { rank: 2, doing };
+        host.tell(&error);
+        drop(host);
+        let mut answer = [0; 2];
+        receive_all(&knocks, &mut answer, Instant::now() + SOON).expect("answered");
+        let message = receive_message(&knocks, Instant::now() + SOON).expect("the verdict");
+        assert_eq!((answer, JoinError::decode(0, &message)), ([WELCOME, 1], error));
+    }
+
+    #[test]
+    fn whoever_comes_when_the_group_is_complete_is_told_what_may_be() {
+        let id = id("complete");
+        let place = address(&id).expect("named");
+        let listener = std::os::unix::net::UnixListener::bind_addr(&place).expect("bound");
+        let late = thread::spawn(move || LocalSocket::join(&id, 1, 2, Duration::from_millis(400)).err());
+        drop(listener.accept().expect("knocked"));
+        drop(listener);
+        let error = late
+            .join()
+            .expect("no panic")
+            .map(|e| e.to_string())
+            .unwrap_or_default();
+        assert!(
+            error.contains("rank 0") && error.contains("complete without"),
+            "{error}"
+        );
     }
 
     #[test]

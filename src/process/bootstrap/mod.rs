@@ -4,7 +4,9 @@
 //! `torchrun` puts into the environment; [`gather::Gather`], the caller's own all-gather. It is used for set-up only, for
 //! a few hundred bytes a rank; everything after goes over the mesh. Start at [`Bootstrap`].
 
+mod centre;
 pub mod gather;
+mod lines;
 pub mod local;
 pub mod torchrun;
 
@@ -13,7 +15,19 @@ pub use local::LocalSocket;
 pub use torchrun::torchrun;
 
 use super::JoinError;
+use std::os::fd::BorrowedFd;
 use std::time::Instant;
+
+/// A connection that shows, between two gathers, that waiting for the others has become senseless.
+#[derive(Clone, Copy, Debug)]
+pub struct Alarm<'a> {
+    /// Whose end it shows.
+    pub rank: usize,
+    /// The connection.
+    pub fd: BorrowedFd<'a>,
+    /// Anything to read is bad news too, not only its end.
+    pub words: bool,
+}
 
 /// An all-gather of bytes between processes of one machine.
 pub trait Bootstrap: Send {
@@ -28,4 +42,9 @@ pub trait Bootstrap: Send {
     /// # Errors
     /// A rank is missing at `deadline`, gone, or does not belong here: it is named.
     fn all_gather(&mut self, mine: &[u8], deadline: Instant) -> Result<Vec<Vec<u8>>, JoinError>;
+
+    /// What to watch while ranks connect to each other. None where the bootstrap does not notice ends by itself.
+    fn alarms(&self) -> Vec<Alarm<'_>> {
+        Vec::new()
+    }
 }

@@ -72,6 +72,16 @@ impl Partials {
         }
     }
 
+    /// The policy that kernels of an element type are compiled with: [`Partials::Element`] where both mean the same.
+    #[must_use]
+    pub fn as_compiled(self, element: Element) -> Self {
+        if self.sums(element) == element {
+            Self::Element
+        } else {
+            self
+        }
+    }
+
     /// The policy that rounds sums of `element` to a type of this name, e.g. `f16` or `f32` for f16; `element` is the
     /// element type whatever it is.
     pub fn for_element(element: Element, name: &str) -> Option<Self> {
@@ -391,6 +401,13 @@ mod tests {
         ] {
             assert_eq!(read(element, name), None, "{element} {name}");
         }
+    }
+
+    #[test]
+    fn f32_elements_know_one_policy() {
+        assert_eq!(Partials::F32.as_compiled(Element::F32), Partials::Element);
+        assert_eq!(Partials::F32.as_compiled(Element::Bf16), Partials::F32);
+        assert_eq!(Partials::Element.as_compiled(Element::F16), Partials::Element);
     }
 
     #[test]

@@ -85,15 +85,16 @@ pub(super) fn choose(
     let mut proofs = Proofs::new(plan);
     let mut chosen: Vec<(Range, &'static Variant)> = Vec::new();
     for element in Element::ALL {
+        let partials = options.partials.as_compiled(*element);
         let fits = |v: &&'static Variant| {
-            v.element == *element && v.partials.contains(&options.partials) && v.protocol != Protocol::Pull
+            v.element == *element && v.partials.contains(&partials) && v.protocol != Protocol::Pull
         };
         let all: Vec<&'static Variant> = family.variants.iter().filter(fits).collect();
         let mut bounds: Vec<u64> = all.iter().flat_map(|v| v.classes).copied().collect();
         bounds.sort_unstable();
         bounds.dedup();
         if options.batch_invariant {
-            let groups = invariant::groups(all, *element, options.partials);
+            let groups = invariant::groups(all, *element, partials);
             let whole = groups.iter().find_map(|group| {
                 let found = pick(exec, &mut proofs, &group.variants, &bounds, Some(&group.expression));
                 (found.len() == bounds.len()).then_some(found)

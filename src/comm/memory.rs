@@ -5,7 +5,7 @@
 
 use super::Range;
 use crate::device::abi::ScratchLayout;
-use crate::registry::{Family, Variant};
+use crate::registry::{Element, Family, Variant};
 use std::collections::BTreeMap;
 
 /// Bytes of slots and counters that a variant takes on the rank that needs most of them.
@@ -32,7 +32,7 @@ pub(super) fn scratch(family: &Family, ranges: &[Range]) -> u64 {
 
 /// The sizes whose routes must go so that the rest fits into `limit` bytes a rank: the largest ones, since scratch grows
 /// with the size.
-pub(super) fn beyond(family: &Family, ranges: &[Range], limit: u64) -> Vec<u64> {
+pub(super) fn beyond(family: &Family, ranges: &[Range], limit: u64) -> Vec<(Element, u64)> {
     let mut kept = ranges.to_vec();
     let mut gone = Vec::new();
     while scratch(family, &kept) > limit {
@@ -41,7 +41,7 @@ pub(super) fn beyond(family: &Family, ranges: &[Range], limit: u64) -> Vec<u64> 
             break;
         };
         largest.variant = None;
-        gone.push(largest.up_to);
+        gone.push((largest.element, largest.up_to));
     }
     gone
 }
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
     use crate::BUILTIN;
     use crate::device::Geometry;
-    use crate::registry::{Element, Protocol};
+    use crate::registry::Protocol;
 
     fn table(family: &'static Family, sizes: &[u64]) -> Vec<Range> {
         let variant = family
@@ -83,8 +83,9 @@ mod tests {
         let ranges = table(family, &[1 << 10, 1 << 16, 1 << 20]);
         assert_eq!(beyond(family, &ranges, u64::MAX), []);
         let small = scratch(family, &ranges[..1]);
-        assert_eq!(beyond(family, &ranges, small), [1 << 20, 1 << 16]);
-        assert_eq!(beyond(family, &ranges, 0), [1 << 20, 1 << 16, 1 << 10]);
+        let sizes = |limit| beyond(family, &ranges, limit).into_iter().map(|(_, up_to)| up_to);
+        assert!(sizes(small).eq([1 << 20, 1 << 16]));
+        assert!(sizes(0).eq([1 << 20, 1 << 16, 1 << 10]));
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod scalar;
 mod setup;
 mod shapes;
 mod site;
+mod tables;
 
 pub(crate) use collectives::{handle, holds, missing};
 pub use dispatch::{Call, Decision, Dispatch, Range, Why};
@@ -35,7 +36,7 @@ pub use error::CommError;
 pub use id::Id;
 pub use memory::scratch_of;
 pub use op::ReduceOp;
-pub use options::{Changed, Options};
+pub use options::{Changed, Options, UseNccl};
 pub use raw::StreamHandle;
 pub use scalar::{Dtype, Scalar};
 pub use site::Site;

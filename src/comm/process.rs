@@ -5,7 +5,7 @@
 
 use super::setup::{self, Fallback};
 use super::site::{Facts, Placed, Site, by_name, nccl_here, nearest};
-use super::{CommError, Communicator, Options};
+use super::{CommError, Communicator, Options, tables};
 use crate::device::cuda::{CudaExecutor, CudaOptions, Member};
 use crate::device::{DeviceError, Executor};
 use crate::doctor::switches::Switches;
@@ -23,8 +23,10 @@ use cudarc::driver::CudaStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A rank may take so many deadlines of its kernels before it can say what happened.
-pub(super) const PATIENT: u32 = 4;
+/// How long a step may take: a rank may wait for some deadlines of its kernels before it can say what happened.
+pub(super) fn patient(options: &Options) -> Duration {
+    options.patience.saturating_add(options.deadline.saturating_mul(4))
+}
 
 /// Joins this process's rank with the others.
 pub(super) fn cuda(
@@ -33,15 +35,15 @@ pub(super) fn cuda(
     options: &Options,
 ) -> Result<Communicator, CommError> {
     let mut mesh = Mesh::join(bootstrap, options.patience)?;
-    mesh.set_patience(options.patience + PATIENT * options.deadline + Duration::from_secs(30));
+    mesh.set_patience(patient(options).saturating_add(Duration::from_secs(30)));
     let rank = mesh.rank();
-    let outcome = compare(&mut mesh, options).and_then(|table| {
+    let outcome = compare(&mut mesh, options).and_then(|tables| {
         let ordinal = stream.context().ordinal();
         let members = members(&mut mesh, ordinal, options)?;
         let (family, placement, fit, facts) = place(&mut mesh, &members, options)?;
-        Ok((table, ordinal, members, family, placement, fit, facts))
+        Ok((tables, ordinal, members, family, placement, fit, facts))
     });
-    let (table, ordinal, members, family, placement, fit, facts) = match outcome {
+    let (tables, ordinal, members, family, placement, fit, facts) = match outcome {
         Ok(found) => found,
         Err(error) => {
             // The others wait for this rank: they are told why in vain.
@@ -71,8 +73,8 @@ pub(super) fn cuda(
         nccl: nccl_identity,
         kernel_set: options.registry.kernel_set(),
     };
-    let nccl = fallback(&site, ordinal, options)?;
-    let mut made = setup::serve(site, &[(rank, stream)], options, &nccl, table)?;
+    let nccl = |site: &Site| fallback(site, ordinal, options);
+    let mut made = setup::serve(site, &[(rank, stream)], options, nccl, tables)?;
     made.pop().ok_or(CommError::Device(DeviceError::Poisoned))
 }
 
@@ -107,15 +109,13 @@ fn fallback(site: &Site, ordinal: usize, options: &Options) -> Result<Fallback, 
     })
 }
 
-/// Everybody has the same binary, options and table, or says whose differ. Rank 0's table.
-pub(super) fn compare(mesh: &mut Mesh, options: &Options) -> Result<Option<Routes>, CommError> {
+/// Everybody has the same binary, options and tables, or says whose differ. The tables, one a type.
+pub(super) fn compare(mesh: &mut Mesh, options: &Options) -> Result<Vec<Option<Routes>>, CommError> {
+    options.check()?;
     let kernels = options.registry.kernel_set();
-    let text = match options.routes.as_ref().filter(|p| p.exists()) {
-        // Rank 0 reads it for everybody below; the others only say what they would have read.
-        Some(path) => Some(Routes::read(path)?.to_text()),
-        None => None,
-    };
-    let table = text.as_ref().map_or(0, |t| hash(t.as_bytes()));
+    let tables = tables::read(options)?;
+    let text = tables::text(tables.iter().flatten());
+    let table = if text.is_empty() { 0 } else { hash(text.as_bytes()) };
     let mine = Writer::default()
         .text(env!("CARGO_PKG_VERSION"))
         .text(&kernels)
@@ -155,20 +155,18 @@ pub(super) fn compare(mesh: &mut Mesh, options: &Options) -> Result<Option<Route
         };
         return refused(format!("rank {rank} has {what}: rank 0 has {a}, rank {rank} {b}"));
     }
-    match (&text, &options.routes) {
-        (Some(text), Some(path)) => Ok(Some(Routes::parse(text, path)?)),
-        _ => Ok(None),
-    }
+    Ok(tables)
 }
 
 /// What must be the same on all ranks, in words.
 fn words(options: &Options) -> String {
     let Options {
         family,
-        element,
+        elements,
         partials,
         payloads,
         comparators,
+        nccl,
         programmatic,
         changed,
         strict,
@@ -181,7 +179,7 @@ fn words(options: &Options) -> String {
     } = options;
     let off = Switches::here();
     format!(
-        "family {family:?}, element {element}, partials {partials}, payloads {:?}, comparators {comparators:?}, programmatic {programmatic}, \
+        "family {family:?}, elements {elements:?}, partials {partials}, payloads {:?}, comparators {comparators:?}, nccl {nccl:?}, programmatic {programmatic}, \
          changed {changed:?}, strict {strict}, deadline {deadline:?}, shared_gpus {shared_gpus}, share {share:?}, \
          batch_invariant {batch_invariant}, scratch_limit {scratch_limit}, {off:?}",
         payloads.bytes()

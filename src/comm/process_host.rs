@@ -4,7 +4,7 @@
 
 use super::dispatch::{Call, Decision, Dispatch, Range};
 use super::host::{GEOMETRY, choose};
-use super::process::{PATIENT, compare};
+use super::process::{compare, patient};
 use super::{CommError, Communicator, Options, Part, ReduceOp, Scalar};
 use crate::device::host::PlainExecutor;
 use crate::device::{DeviceError, Executor, Preparation, Prepared};
@@ -27,7 +27,7 @@ pub(super) struct ProcessPart {
 /// Joins this process's rank with the others on the processor.
 pub(super) fn join(family: &str, bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Communicator, CommError> {
     let mut mesh = Mesh::join(bootstrap, options.patience)?;
-    mesh.set_patience(options.patience + PATIENT * options.deadline);
+    mesh.set_patience(patient(options));
     let (rank, world) = (mesh.rank(), mesh.world());
     let found = compare(&mut mesh, options).and_then(|_| known(family, world, options));
     let family = match found {

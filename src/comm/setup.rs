@@ -4,14 +4,14 @@
 
 use super::cuda::{CudaPart, Parts, Serving};
 use super::dispatch::{Dispatch, Range};
-use super::{Changed, CommError, Communicator, Options, Part, Site};
-use super::{invariant, memory};
+use super::{Changed, CommError, Communicator, Options, Part, Site, UseNccl};
+use super::{invariant, memory, tables};
 use crate::device::cuda::CudaOptions;
 use crate::device::{DeviceError, Executor, Launch, Preparation, Prepared};
 use crate::doctor::switches::Switches;
 use crate::driver::nccl::Communicators;
 use crate::qualify::QualifyPlan;
-use crate::registry::{Family, Variant};
+use crate::registry::{Element, Family, Variant};
 use crate::routes::{Routes, RoutesError, Served, requalify};
 use crate::tune::{Compare, TuneOptions, TuneReport, tune};
 use cudarc::driver::CudaStream;
@@ -20,6 +20,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 pub(super) fn cuda(streams: &[Arc<CudaStream>], options: &Options) -> Result<Vec<Communicator>, CommError> {
+    options.check()?;
     let devices: Vec<usize> = streams.iter().map(|s| s.context().ordinal()).collect();
     let cuda_options = CudaOptions {
         deadline: options.deadline,
@@ -36,14 +37,10 @@ pub(super) fn cuda(streams: &[Arc<CudaStream>], options: &Options) -> Result<Vec
             ),
         });
     }
-    // NCCL and its buffers before anything of ours can spin.
-    let nccl = wanted_nccl(options, || Communicators::new(&devices));
-    let table = match options.routes.as_ref().filter(|p| p.exists()) {
-        Some(path) => Some(Routes::read(path)?),
-        None => None,
-    };
+    let tables = tables::read(options)?;
     let streams: Vec<_> = streams.iter().enumerate().collect();
-    serve(site, &streams, options, &nccl, table)
+    let nccl = |_: &Site| Ok(wanted_nccl(options, || Communicators::new(&devices)));
+    serve(site, &streams, options, nccl, tables)
 }
 
 /// NCCL to fall back on, or why there is none.
@@ -57,24 +54,50 @@ pub(super) fn wanted_nccl(options: &Options, make: impl FnOnce() -> Result<Commu
     }
 }
 
-/// The communicators of this process's `streams`, each with the rank that it plays.
+/// The communicators of this process's `streams`, each with the rank that it plays. `tables` are those of the types asked
+/// for, in their order; `join` makes NCCL, on all ranks alike.
 pub(super) fn serve(
     mut site: Site,
     streams: &[(usize, &Arc<CudaStream>)],
     options: &Options,
-    nccl: &Fallback,
-    table: Option<Routes>,
+    join: impl FnOnce(&Site) -> Result<Fallback, CommError>,
+    tables: Vec<Option<Routes>>,
 ) -> Result<Vec<Communicator>, CommError> {
-    let (mut routes, mut notes) = routes(&mut site, options, table)?;
-    notes.extend(fit(&mut routes, site.family, options.scratch_limit));
-    if options.batch_invariant {
-        keeps_one_expression(&routes, site.family, options)?;
+    are_compiled(&site, options)?;
+    let mut join = Some(join);
+    let mut nccl = None;
+    if options.nccl == UseNccl::AtStart {
+        // NCCL and its buffers before anything of ours can spin.
+        nccl = join.take().map(|join| join(&site)).transpose()?;
     }
-    site.agree_on(&routes)?;
-    // What measuring left behind goes before serving asks for its own.
-    site.executor.trim()?;
-    let ranges = ranges(&routes);
-    let serving = prepare(&mut site, &routes)?;
+    let (mut all, mut notes) = (Vec::new(), Vec::new());
+    for (element, table) in options.elements.iter().zip(tables) {
+        let (routes, said) = routes(&mut site, *element, options, table)?;
+        let about = |note| match options.elements.len() {
+            1 => note,
+            _ => format!("{element}: {note}"),
+        };
+        notes.extend(said.into_iter().map(about));
+        all.push(routes);
+        // What measuring left behind goes before the next one, and serving, ask for their own.
+        site.executor.trim()?;
+    }
+    notes.extend(fit(&mut all, site.family, options.scratch_limit));
+    if options.batch_invariant {
+        for routes in &all {
+            keeps_one_expression(routes, site.family)?;
+        }
+    }
+    site.agree_on(&all)?;
+    let nccl = match (nccl, join) {
+        (Some(made), _) => made,
+        // Nothing of ours runs: proofs have ended on all ranks.
+        (None, Some(join)) if all.iter().any(leaves_some) => join(&site)?,
+        _ => Err("no range of the tables is NCCL's, and Options::nccl wants it for nothing else".into()),
+    };
+    let nccl = &nccl;
+    let ranges: Vec<Range> = all.iter().flat_map(ranges).collect();
+    let serving = prepare(&mut site, &all)?;
     let summary: Arc<str> = {
         notes.insert(
             0,
@@ -112,7 +135,7 @@ pub(super) fn serve(
         let parts = {
             let executor = executor.lock().unwrap_or_else(|e| e.into_inner());
             let mut parts = Vec::new();
-            for (served, route) in serving.iter().zip(routes.routes()) {
+            for (served, route) in serving.iter().zip(all.iter().flat_map(Routes::routes)) {
                 let Some(id) = served else {
                     parts.push(None);
                     continue;
@@ -150,18 +173,49 @@ pub(super) fn serve(
     Ok(communicators)
 }
 
-/// The table that serves, and what there is to say about it.
-fn routes(site: &mut Site, options: &Options, table: Option<Routes>) -> Result<(Routes, Vec<String>), CommError> {
+/// Refuses a type that no kernel of the family sums.
+fn are_compiled(site: &Site, options: &Options) -> Result<(), CommError> {
+    let has = |element: &Element| {
+        let mut variants = site.family.variants.iter();
+        variants.any(|v| v.element == *element && v.partials.contains(&options.partials.as_compiled(*element)))
+    };
+    options.elements.iter().find(|e| !has(e)).map_or(Ok(()), |element| {
+        let reason = format!(
+            "family {} has no kernels for {element} whose sums are {} in this build: build with the feature `{element}`, \
+             or take it out of Options::elements (TOPOFORGE_ELEMENT)",
+            site.family.name,
+            options.partials.sums(*element)
+        );
+        Err(CommError::Misuse { reason })
+    })
+}
+
+/// Whether a table leaves sizes to the comparator.
+fn leaves_some(routes: &Routes) -> bool {
+    let mut served = routes.routes().iter().map(|r| &r.served);
+    routes.routes().is_empty() || served.any(|s| *s == Served::Comparator)
+}
+
+/// The table of one type that serves, and what there is to say about it.
+fn routes(
+    site: &mut Site,
+    element: Element,
+    options: &Options,
+    table: Option<Routes>,
+) -> Result<(Routes, Vec<String>), CommError> {
     let mut notes = Vec::new();
-    let here = site.identity_of(options.element, options.partials);
+    let partials = options.partials.as_compiled(element);
+    let here = site.identity_of(element, partials);
+    let path = options.routes.as_ref();
+    let path = path.map(|path| tables::path_of(path, element, &options.elements));
     if Switches::here().off {
         notes.push("TOPOFORGE is off: the comparator serves everything".to_owned());
         return Ok((Routes::empty(here), notes));
     }
-    if let (Some(mut read), Some(path)) = (table, &options.routes) {
+    if let (Some(mut read), Some(path)) = (table, &path) {
         let mut differences = read.identity().differences(&here);
         if options.batch_invariant
-            && let Err(error) = invariant::check(site.family, &ranges(&read), options.partials)
+            && let Err(error) = invariant::check(site.family, &ranges(&read), partials)
         {
             differences.push(error.to_string());
         }
@@ -190,8 +244,8 @@ fn routes(site: &mut Site, options: &Options, table: Option<Routes>) -> Result<(
     }
     let tuning = TuneOptions {
         payloads: options.payloads.clone(),
-        element: options.element,
-        partials: options.partials,
+        element,
+        partials,
         memory: site.memory(),
         comparators: options.comparators.clone(),
         launches: if options.programmatic {
@@ -217,8 +271,8 @@ fn routes(site: &mut Site, options: &Options, table: Option<Routes>) -> Result<(
         }
         Err(e) => return Err(e.into()),
     };
-    if let Some(path) = options.routes.as_ref().filter(|_| site.writes) {
-        made.write(path)?;
+    if let Some(path) = path.filter(|_| site.writes) {
+        made.write(&path)?;
         notes.push(format!("routes written to {}", path.display()));
     }
     Ok((made, notes))
@@ -274,7 +328,7 @@ fn tune_one_expression(
 }
 
 /// Serving must not leave the expression, whatever policies and limits did to the table.
-fn keeps_one_expression(routes: &Routes, family: &'static Family, options: &Options) -> Result<(), CommError> {
+fn keeps_one_expression(routes: &Routes, family: &'static Family) -> Result<(), CommError> {
     let ranges = ranges(routes);
     let served: Vec<Range> = ranges.iter().filter(|r| r.variant.is_some()).cloned().collect();
     if served.is_empty() {
@@ -284,23 +338,26 @@ fn keeps_one_expression(routes: &Routes, family: &'static Family, options: &Opti
             ],
         });
     }
-    invariant::check(family, &served, options.partials)
+    invariant::check(family, &served, routes.identity().partials)
 }
 
 /// Hands sizes to the comparator until scratch fits, and says what is left.
-fn fit(routes: &mut Routes, family: &'static Family, limit: u64) -> Vec<String> {
-    let all = ranges(routes);
+fn fit(tables: &mut [Routes], family: &'static Family, limit: u64) -> Vec<String> {
+    let listed = |tables: &[Routes]| tables.iter().flat_map(ranges).collect::<Vec<Range>>();
+    let all = listed(tables);
     let beyond = memory::beyond(family, &all, limit);
-    if let Some(smallest) = beyond.iter().min() {
+    if let Some(smallest) = beyond.iter().map(|(_, up_to)| up_to).min() {
         let needed = memory::scratch(family, &all);
-        for up_to in &beyond {
-            routes.hand_over(
-                *up_to,
-                &format!("its scratch would exceed scratch_limit, {limit} bytes a rank: all routes need {needed}"),
-            );
+        for (element, up_to) in &beyond {
+            if let Some(routes) = tables.iter_mut().find(|t| t.identity().element == *element) {
+                routes.hand_over(
+                    *up_to,
+                    &format!("its scratch would exceed scratch_limit, {limit} bytes a rank: all routes need {needed}"),
+                );
+            }
         }
         return vec![
-            said(memory::scratch(family, &ranges(routes)), limit),
+            said(memory::scratch(family, &listed(tables)), limit),
             format!(
                 "sizes from {smallest} bytes on would take {needed} bytes of scratch: raise scratch_limit to have them"
             ),
@@ -335,14 +392,15 @@ fn ranges(routes: &Routes) -> Vec<Range> {
 }
 
 /// Scratch for every variant and thread count that serves, sized by the largest payload it serves.
-fn prepare(site: &mut Site, routes: &Routes) -> Result<Vec<Option<Prepared>>, CommError> {
+fn prepare(site: &mut Site, tables: &[Routes]) -> Result<Vec<Option<Prepared>>, CommError> {
+    let routes = || tables.iter().flat_map(Routes::routes);
     let mut sizes: BTreeMap<(&str, u32), u64> = BTreeMap::new();
     let named = |route: &'_ crate::routes::Route| match &route.served {
         Served::Variant { name, geometry } => Some((name.clone(), geometry.threads)),
         Served::Comparator => None,
     };
-    let keys: Vec<Option<(String, u32)>> = routes.routes().iter().map(named).collect();
-    for (key, route) in keys.iter().zip(routes.routes()) {
+    let keys: Vec<Option<(String, u32)>> = routes().map(named).collect();
+    for (key, route) in keys.iter().zip(routes()) {
         if let Some((name, threads)) = key {
             let most = sizes.entry((name, *threads)).or_default();
             *most = route.up_to.max(*most);
@@ -376,6 +434,7 @@ fn prepare(site: &mut Site, routes: &Routes) -> Result<Vec<Option<Prepared>>, Co
 
 #[cfg(feature = "host-executor")]
 pub(super) fn host(family: &str, options: &Options) -> Result<Vec<Communicator>, CommError> {
+    options.check()?;
     let family = options.registry.family(family).ok_or_else(|| CommError::NoFamily {
         reasons: vec![format!(
             "{family}: not in this build, `topoforge families` lists what is"

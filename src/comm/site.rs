@@ -2,7 +2,7 @@
 //!
 //! Probes, matches and opens the executor; proves and times nothing. Start at [`Site::open`].
 
-use super::CommError;
+use super::{CommError, tables};
 use crate::device::cuda::{CudaExecutor, CudaOptions};
 use crate::device::{DeviceError, Executor};
 use crate::driver::nccl::Nccl;
@@ -141,12 +141,12 @@ impl Site {
         }
     }
 
-    /// Makes sure that all ranks serve by the same table.
+    /// Makes sure that all ranks serve by the same tables.
     ///
     /// # Errors
     /// They do not: both hashes are named.
-    pub(super) fn agree_on(&self, routes: &Routes) -> Result<(), CommError> {
-        let own = hash(routes.to_text().as_bytes());
+    pub(super) fn agree_on(&self, tables: &[Routes]) -> Result<(), CommError> {
+        let own = hash(tables::text(tables).as_bytes());
         let all = self
             .executor
             .agree("the table of routes", Ok(own.to_le_bytes().to_vec()))?;

@@ -47,6 +47,39 @@ pub fn credentials(stream: &UnixStream) -> io::Result<Credentials> {
     })
 }
 
+/// A descriptor that turns readable when the process at the other end has ended. Its end of the socket says the same, but
+/// not as long as a child of that process, forked and never told, holds a copy.
+///
+/// # Errors
+/// The kernel knows no such descriptors, or the process is not visible from here.
+pub fn process(stream: &UnixStream) -> io::Result<OwnedFd> {
+    /// Linux 6.5 and later; `libc` does not name it everywhere.
+    const SO_PEERPIDFD: i32 = 77;
+    let mut found = -1_i32;
+    let mut bytes = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: room for a descriptor and its size are passed; the socket is open.
+    let code = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PEERPIDFD,
+            (&raw mut found).cast(),
+            &mut bytes,
+        )
+    };
+    if code != 0 || found < 0 {
+        let pid = credentials(stream)?.pid;
+        if pid <= 0 {
+            return Err(io::Error::from(io::ErrorKind::NotFound));
+        }
+        // SAFETY: takes two numbers; what it returns is a new descriptor or an error.
+        let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        found = checked(opened as isize)? as i32;
+    }
+    // SAFETY: the kernel has just made it for this process, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(found) })
+}
+
 /// The effective user of this process.
 pub fn own_uid() -> u32 {
     // SAFETY: takes nothing and cannot fail.

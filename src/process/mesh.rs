@@ -5,9 +5,9 @@
 
 use super::bootstrap::Bootstrap;
 use super::connect;
-use super::watch::{self, Watch};
+use super::watch::{self, Watch, Watched};
 use super::wire::{Reader, Writer};
-use super::{JoinError, Seen};
+use super::{JoinError, Seen, bounded};
 use crate::driver::memfd::SharedMemory;
 use crate::driver::socket::{self, Interest};
 use std::collections::VecDeque;
@@ -38,6 +38,8 @@ type Message = (Vec<u8>, Vec<OwnedFd>);
 
 struct Peer {
     stream: UnixStream,
+    /// Its process, see [`socket::process`].
+    process: Option<OwnedFd>,
     incoming: Vec<u8>,
     fds: VecDeque<OwnedFd>,
 }
@@ -77,9 +79,11 @@ impl Mesh {
                 reason: format!("rank {rank} of {world}: there are 1 to 64 ranks, counted from 0"),
             });
         }
+        let patience = bounded(patience);
         let board = SharedMemory::create(BOARD).map_err(|e| JoinError::system("making shared memory", &e));
         let streams = connect::all(bootstrap, patience, board.as_ref().err().cloned())?;
         let peer = |stream| Peer {
+            process: socket::process(&stream).ok(),
             stream,
             incoming: Vec::new(),
             fds: VecDeque::new(),
@@ -109,7 +113,11 @@ impl Mesh {
         let mut watched = Vec::new();
         for (name, peer) in self.peers.iter().enumerate() {
             if let Some(peer) = peer {
-                watched.push((name, peer.stream.try_clone().map_err(failed)?));
+                watched.push(Watched {
+                    rank: name,
+                    stream: peer.stream.try_clone().map_err(failed)?,
+                    process: peer.process.as_ref().and_then(|p| p.try_clone().ok()),
+                });
             }
         }
         self.watch = Some(Watch::start(self.rank, watched, self.board.clone(), left_at)?);
@@ -148,8 +156,8 @@ impl Mesh {
     }
 
     /// Every step from now on waits at most so long.
-    pub const fn set_patience(&mut self, patience: Duration) {
-        self.patience = patience;
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = bounded(patience);
     }
 
     /// From now on rank `r` is whom errors call `order[r]`. The same on all ranks; `order` is a permutation.
@@ -227,6 +235,7 @@ impl Mesh {
         let mut got: Vec<Option<Message>> = (0..world).map(|_| None).collect();
         got[self.rank] = Some((mine.to_vec(), Vec::new()));
         sent[self.rank] = message.len();
+        let mut ended = vec![false; world];
         loop {
             for rank in 0..world {
                 let name = self.names[rank];
@@ -239,7 +248,7 @@ impl Mesh {
                     // What it said before it went comes first.
                     let open = peer.fill();
                     got[rank] = peer.take(name, self.number)?;
-                    if !open && got[rank].is_none() {
+                    if (!open || ended[rank]) && got[rank].is_none() {
                         return Err(lost());
                     }
                 }
@@ -257,17 +266,26 @@ impl Mesh {
                 break;
             }
             let mut interests = Vec::new();
+            let mut processes = Vec::new();
             for (rank, peer) in self.peers.iter().enumerate() {
                 let Some(peer) = peer else { continue };
                 let (reads, writes) = (got[rank].is_none(), sent[rank] < message.len());
+                if let (true, Some(process)) = (reads, &peer.process) {
+                    processes.push((rank, Interest::in_end(process.as_fd()).reading()));
+                }
                 if reads || writes {
                     let mut interest = Interest::in_end(peer.stream.as_fd()).writing(writes);
                     interest.read = reads;
                     interests.push(interest);
                 }
             }
+            let sockets = interests.len();
+            interests.extend(processes.iter().map(|(_, interest)| *interest));
             let heard =
                 socket::wait(&mut interests, Some(end)).map_err(|e| JoinError::system("waiting for ranks", &e))?;
+            for ((rank, _), seen) in processes.iter().zip(&interests[sockets..]) {
+                ended[*rank] |= seen.readable || seen.gone;
+            }
             if !heard && Instant::now() >= end {
                 let missing = (0..world).filter(|r| got[*r].is_none() || sent[*r] < message.len());
                 return Err(JoinError::Missing {

@@ -17,3 +17,10 @@ pub mod wire;
 pub use bootstrap::Bootstrap;
 pub use error::JoinError;
 pub use watch::Seen;
+
+use std::time::Duration;
+
+/// A patience that can be added to any time: at most a century.
+pub(crate) fn bounded(patience: Duration) -> Duration {
+    patience.min(Duration::from_secs(100 * 365 * 24 * 3600))
+}

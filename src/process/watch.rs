@@ -1,4 +1,5 @@
-//! A thread that notices at once when a peer's process is gone: its end of the socket closes with it.
+//! A thread that notices at once when a peer's process is gone: its end of the socket closes with it, or, where a forked
+//! child keeps that open, the process itself is seen to end.
 //!
 //! Why a rank went is a word on the board that all ranks share: it left in order, or because of another one's end, or it
 //! said nothing and so is the one that was lost. What is to happen then, e.g. setting abort words, is told to it by
@@ -7,7 +8,7 @@
 use super::JoinError;
 use crate::driver::memfd::SharedMemory;
 use crate::driver::socket::{self, Interest};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -71,6 +72,16 @@ impl Seen {
 /// Keeps a hook alive; dropping it takes the hook away.
 pub struct Kept(#[allow(dead_code, reason = "held for its reference count")] Arc<Hook>);
 
+/// Whom the thread watches.
+pub(super) struct Watched {
+    /// What errors call it.
+    pub rank: usize,
+    /// Its connection.
+    pub stream: UnixStream,
+    /// Its process, see [`socket::process`].
+    pub process: Option<OwnedFd>,
+}
+
 /// The watching thread.
 pub struct Watch {
     seen: Arc<Seen>,
@@ -80,10 +91,10 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Watches `peers`: name and connection of each. `board` holds a word a rank at `left_at(rank)`.
-    pub fn start(
+    /// Watches `peers` for the rank `own`. `board` holds a word a rank at `left_at(rank)`.
+    pub(super) fn start(
         own: usize,
-        peers: Vec<(usize, UnixStream)>,
+        peers: Vec<Watched>,
         board: Arc<SharedMemory>,
         left_at: fn(usize) -> usize,
     ) -> Result<Self, JoinError> {
@@ -119,7 +130,7 @@ impl Watch {
 
 fn watch(
     own: usize,
-    mut peers: Vec<(usize, UnixStream)>,
+    mut peers: Vec<Watched>,
     board: &SharedMemory,
     left_at: fn(usize) -> usize,
     woken: &UnixStream,
@@ -128,13 +139,24 @@ fn watch(
     let mut act: Option<Instant> = None;
     loop {
         let mut ends = vec![Interest::in_end(woken.as_fd())];
-        ends.extend(peers.iter().map(|(_, stream)| Interest::in_end(stream.as_fd())));
+        ends.extend(peers.iter().map(|p| Interest::in_end(p.stream.as_fd())));
+        let of_processes = peers.iter().filter_map(|p| p.process.as_ref());
+        ends.extend(of_processes.map(|p| Interest::in_end(p.as_fd()).reading()));
         if socket::wait(&mut ends, act).is_err() || ends[0].gone {
             return;
         }
-        let gone: Vec<bool> = ends[1..].iter().map(|i| i.gone).collect();
+        let (sockets, mut processes) = ends[1..].split_at(peers.len());
+        let mut gone = Vec::new();
+        for (peer, socket) in peers.iter().zip(sockets) {
+            let mut ended = socket.gone;
+            if let (Some(_), Some((process, rest))) = (&peer.process, processes.split_first()) {
+                ended |= process.readable || process.gone;
+                processes = rest;
+            }
+            gone.push(ended);
+        }
         let mut gone = gone.into_iter();
-        peers.retain(|(rank, _)| {
+        peers.retain(|Watched { rank, .. }| {
             if !gone.next().unwrap_or(false) {
                 return true;
             }
@@ -163,5 +185,59 @@ impl Drop for Watch {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::UnixListener;
+    use std::process::{Command, Stdio};
+
+    const PLACE: &str = "TOPOFORGE_TEST_PLACE";
+
+    /// Not a test by itself: the process that the next one kills. Its child, which knows nothing, holds its connection.
+    #[test]
+    fn a_process_with_a_child() {
+        let Some(place) = std::env::var_os(PLACE) else { return };
+        let stream = UnixStream::connect(place).expect("connected");
+        let held = Stdio::from(OwnedFd::from(stream.try_clone().expect("copied")));
+        let mut child = Command::new("sleep").arg("60").stdin(held).spawn().expect("spawned");
+        writeln!(&stream, "{}", child.id()).expect("said");
+        child.wait().expect("waits");
+    }
+
+    #[test]
+    fn a_death_is_noticed_though_a_child_of_the_process_holds_its_socket() {
+        let place = std::env::temp_dir().join(format!("topoforge-watch-{}", std::process::id()));
+        let listener = UnixListener::bind(&place).expect("bound");
+        let own = std::env::current_exe().expect("this program");
+        let name = concat!(module_path!(), "::a_process_with_a_child");
+        let name = name.split_once("::").map_or(name, |(_, rest)| rest);
+        let mut command = Command::new(own);
+        command.args(["--exact", name]).env(PLACE, &place).stdout(Stdio::null());
+        let mut process = command.spawn().expect("spawned");
+        let (stream, _) = listener.accept().expect("connected");
+        let mut child = String::new();
+        BufReader::new(&stream).read_line(&mut child).expect("said");
+        let board = Arc::new(SharedMemory::create(4096).expect("made"));
+        let watched = Watched {
+            rank: 1,
+            process: socket::process(&stream).ok(),
+            stream,
+        };
+        assert!(watched.process.is_some(), "this kernel has them");
+        let watch = Watch::start(0, vec![watched], board, |rank| 64 * rank).expect("started");
+        process.kill().expect("killed");
+        let end = Instant::now() + Duration::from_secs(10);
+        while watch.seen().lost().is_none() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let lost = watch.seen().lost();
+        let _ = Command::new("kill").arg(child.trim()).status();
+        process.wait().expect("waits");
+        let _ = std::fs::remove_file(place);
+        assert_eq!(lost, Some(1));
     }
 }

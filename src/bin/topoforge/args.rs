@@ -13,6 +13,7 @@ use crate::device::{Choice, Virtual};
 use crate::failure::Failure;
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use topoforge::comm::UseNccl;
 use topoforge::device::Launch;
 use topoforge::device::cuda::Way;
 use topoforge::registry::{Element, Partials};
@@ -342,6 +343,9 @@ pub struct StartArgs {
     /// The GPUs, one a rank
     #[arg(long, value_name = "cuda:0,1")]
     pub device: Choice,
+    /// When NCCL joins: at the start, or only if a range of the table is its
+    #[arg(long, value_name = "start|routed", default_value = "start", value_parser = use_nccl)]
+    pub nccl: UseNccl,
 }
 
 /// `topoforge soak`
@@ -401,12 +405,18 @@ pub struct RankArgs {
     /// Payloads a rank that are tuned [default: 1,5,10,25,40,80,256,512,1024KiB on GPUs, to 80KiB on the host]
     #[arg(long, value_name = "LIST")]
     pub payloads: Option<Payloads>,
+    /// Types of elements that get routes, and that calls are made with in turn
+    #[arg(long, value_name = "LIST", default_value = "f16", value_delimiter = ',', value_parser = element)]
+    pub dtype: Vec<Element>,
     /// The type in which sums are rounded
     #[arg(long, value_name = "f16|f32", default_value = "f16", value_parser = partials)]
     pub partials: Partials,
     /// What must be beaten: nccl, pull (the peer-read kernels) or none [default: nccl,pull]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub comparator: Vec<CompareArg>,
+    /// When NCCL joins: at the start, or only if a range of the tables is its
+    #[arg(long, value_name = "start|routed", default_value = "start", value_parser = use_nccl)]
+    pub nccl: UseNccl,
     /// A table of routes to read, or for rank 0 to write where there is none
     #[arg(long, value_name = "FILE")]
     pub routes: Option<PathBuf>,
@@ -634,6 +644,10 @@ fn seconds(text: &str) -> Result<f64, String> {
 fn partials(text: &str) -> Result<Partials, String> {
     Partials::for_element(Element::F16, text)
         .ok_or_else(|| format!("`{text}` is no type of partials: write f16 or f32"))
+}
+
+fn use_nccl(text: &str) -> Result<UseNccl, String> {
+    UseNccl::from_name(text).ok_or_else(|| format!("`{text}` is neither start nor routed"))
 }
 
 fn element(text: &str) -> Result<Element, String> {

@@ -6,9 +6,9 @@
 use super::lines::{Incoming, send_all};
 use super::local::{HELLO, ID_BYTES, MAGIC, TURNED_AWAY, WELCOME, address, fault};
 use crate::driver::socket::{self, Interest};
-use crate::process::JoinError;
 use crate::process::wire::{Reader, Writer};
-use std::io::{self, Write};
+use crate::process::{JoinError, bounded};
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
@@ -192,8 +192,8 @@ impl<'a> Host<'a> {
         Ok(())
     }
 
-    fn turn_away(&mut self, mut stream: &UnixStream, reason: String) {
-        let _ = stream.write(&Writer::default().u8(TURNED_AWAY).text(&reason).done());
+    fn turn_away(&mut self, stream: &UnixStream, reason: String) {
+        let _ = socket::send(stream, &Writer::default().u8(TURNED_AWAY).text(&reason).done(), &[]);
         // Enough to see what is wrong.
         if self.turned_away.len() < 8 && !self.turned_away.contains(&reason) {
             self.turned_away.push(reason);
@@ -235,13 +235,13 @@ impl<'a> Host<'a> {
             self.turn_away(&stream, reason);
             return None;
         }
-        if !(&stream).write(&[WELCOME]).is_ok_and(|n| n == 1) {
+        if !socket::send(&stream, &[WELCOME], &[]).is_ok_and(|n| n == 1) {
             // It came, and its process ended before it was heard.
             self.gone.push(rank);
             return None;
         }
         self.joined[rank] = Some((stream, pid));
-        let theirs = Duration::from_millis(patience).saturating_sub(HEAD_START);
+        let theirs = bounded(Duration::from_millis(patience)).saturating_sub(HEAD_START);
         Some(Instant::now() + theirs)
     }
 

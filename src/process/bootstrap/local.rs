@@ -8,8 +8,8 @@ use super::centre::{self, HEAD_START, Host};
 use super::lines::{MOST, receive_all, receive_message, send_all};
 use super::{Alarm, Bootstrap};
 use crate::driver::socket;
-use crate::process::JoinError;
 use crate::process::wire::{Reader, Writer, hash};
+use crate::process::{JoinError, bounded};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
@@ -52,6 +52,7 @@ impl LocalSocket {
                 reason: format!("rank {rank} of {world}: there are 1 to 64 ranks, counted from 0"),
             });
         }
+        let patience = bounded(patience);
         let end = Instant::now() + patience;
         let seat = match rank {
             _ if world == 1 => Seat::Alone,
@@ -399,5 +400,32 @@ mod tests {
         for (rank, world) in [(2, 2), (0, 0), (0, 65)] {
             assert!(LocalSocket::join(&[0; ID_BYTES], rank, world, SOON).is_err());
         }
+    }
+
+    #[test]
+    fn patience_without_end_is_patience() {
+        let id = id("for ever");
+        let rank = |rank: usize| {
+            thread::spawn(move || {
+                let mut joined = LocalSocket::join(&id, rank, 2, Duration::MAX)?;
+                joined.all_gather(&[], Instant::now() + SOON)
+            })
+        };
+        let ranks = [rank(0), rank(1)];
+        assert!(ranks.into_iter().all(|r| r.join().expect("no panic").is_ok()));
+        // Nor does a stranger's word make rank 0 stumble.
+        let id = self::id("boast");
+        let place = address(&id).expect("named");
+        let centre = join(id, 0, 2);
+        let boast = [&MAGIC[..], &id[..], &[1, 0, 0, 0, 2, 0, 0, 0], &[255; 8]].concat();
+        let mut stream = loop {
+            if let Ok(stream) = UnixStream::connect_addr(&place) {
+                break stream;
+            }
+            thread::yield_now();
+        };
+        stream.write_all(&boast).expect("sent");
+        stream.write_all(&Writer::default().bytes(&[1]).done()).expect("sent");
+        assert_eq!(centre.join().expect("no panic"), Ok(vec![vec![0; 3], vec![1]]));
     }
 }

@@ -6,13 +6,14 @@ use crate::args::RankArgs;
 use crate::failure::{Failure, Outcome};
 use crate::report::Output;
 use crate::report::ranks::{Cycle, RankDocument};
-use cudarc::driver::{CudaStream, sys};
-use half::f16;
+use cudarc::driver::{CudaStream, DeviceRepr, ValidAsZeroBits, sys};
+use half::{bf16, f16};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use topoforge::comm::bootstrap::{LocalSocket, torchrun::Environment};
-use topoforge::comm::{Bootstrap, CommError, Communicator, Options, ReduceOp};
+use topoforge::comm::{Bootstrap, CommError, Communicator, Options, ReduceOp, Scalar};
 use topoforge::driver::context::{Context, Device, stream_without_events};
+use topoforge::registry::Element;
 use topoforge::tune::Payloads;
 
 /// Elements of the calls that are checked, taken in turn: odd ones, one vector, sizes of a decode step.
@@ -25,7 +26,9 @@ pub fn run(args: &RankArgs, output: &mut Output) -> Result<Outcome, Failure> {
     let here = Environment::read(&args.group, |name| std::env::var(name).ok()).map_err(Failure::usage_of)?;
     let options = Options {
         family: args.family.clone(),
+        elements: args.dtype.clone(),
         partials: args.partials,
+        nccl: args.nccl,
         payloads: args.payloads.clone().unwrap_or_else(|| match args.host {
             true => Payloads::standard(),
             false => Payloads::serving(),
@@ -61,7 +64,16 @@ pub fn run(args: &RankArgs, output: &mut Output) -> Result<Outcome, Failure> {
         let communicator = rank.join(&mut bootstrap, &options).map_err(Failure::work)?;
         drop(bootstrap);
         let set_up_s = since.elapsed().as_secs_f64();
-        document.calls += rank.serve(&communicator, args.calls).map_err(Failure::work)?;
+        // All types in turn, so that each call follows one of another type.
+        let (types, calls) = (args.dtype.len().max(1), args.calls);
+        for call in 0..calls {
+            let element = args.dtype.get(call % types).copied().unwrap_or(Element::F16);
+            rank.call(&communicator, element, call).map_err(Failure::work)?;
+        }
+        document.calls += calls;
+        for element in args.dtype.iter().filter(|_| calls > 0) {
+            document.calls += rank.replay(&communicator, *element).map_err(Failure::work)?;
+        }
         document.explain = communicator.explain();
         drop(communicator);
         document.cycles.push(Cycle {
@@ -96,8 +108,10 @@ trait Runs {
     fn place(&self) -> Result<String, String>;
     /// Becomes one of a group.
     fn join(&self, bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Communicator, CommError>;
-    /// Calls, and checks every sum. How many calls there were.
-    fn serve(&mut self, communicator: &Communicator, calls: usize) -> Result<usize, String>;
+    /// One call, whose every sum is checked.
+    fn call(&mut self, communicator: &Communicator, element: Element, call: usize) -> Result<(), String>;
+    /// A captured graph, replayed and checked. How many calls there were.
+    fn replay(&mut self, communicator: &Communicator, element: Element) -> Result<usize, String>;
     /// Bytes of device memory that are free.
     fn free(&self) -> Option<u64>;
 }
@@ -116,8 +130,20 @@ impl Runs for OnGpu {
         Communicator::from_bootstrap(&self.stream, bootstrap, options)
     }
 
-    fn serve(&mut self, communicator: &Communicator, calls: usize) -> Result<usize, String> {
-        serve(communicator, &self.stream, calls)
+    fn call(&mut self, communicator: &Communicator, element: Element, call: usize) -> Result<(), String> {
+        match element {
+            Element::F16 => one_call::<f16>(communicator, &self.stream, call),
+            Element::Bf16 => one_call::<bf16>(communicator, &self.stream, call),
+            Element::F32 => one_call::<f32>(communicator, &self.stream, call),
+        }
+    }
+
+    fn replay(&mut self, communicator: &Communicator, element: Element) -> Result<usize, String> {
+        match element {
+            Element::F16 => replays::<f16>(communicator, &self.stream),
+            Element::Bf16 => replays::<bf16>(communicator, &self.stream),
+            Element::F32 => replays::<f32>(communicator, &self.stream),
+        }
     }
 
     fn free(&self) -> Option<u64> {
@@ -128,6 +154,13 @@ impl Runs for OnGpu {
 #[cfg(feature = "host-executor")]
 fn host(args: &RankArgs) -> Result<Box<dyn Runs>, Failure> {
     struct OnHost(String);
+
+    fn one<T: Number>(communicator: &Communicator, call: usize) -> Result<(), String> {
+        let mut values = input::<T>(communicator.rank(), call, ELEMENTS[call % ELEMENTS.len()]);
+        communicator.all_reduce_slice(&mut values).map_err(|e| e.to_string())?;
+        check(&values, communicator.world_size(), call)
+    }
+
     impl Runs for OnHost {
         fn place(&self) -> Result<String, String> {
             Ok("the processor".to_owned())
@@ -137,13 +170,16 @@ fn host(args: &RankArgs) -> Result<Box<dyn Runs>, Failure> {
             Communicator::on_host_from_bootstrap(&self.0, bootstrap, options)
         }
 
-        fn serve(&mut self, communicator: &Communicator, calls: usize) -> Result<usize, String> {
-            for call in 0..calls {
-                let mut values = input(communicator.rank(), call, ELEMENTS[call % ELEMENTS.len()]);
-                communicator.all_reduce_slice(&mut values).map_err(|e| e.to_string())?;
-                check(&values, communicator.world_size(), call)?;
+        fn call(&mut self, communicator: &Communicator, element: Element, call: usize) -> Result<(), String> {
+            match element {
+                Element::F16 => one::<f16>(communicator, call),
+                Element::Bf16 => one::<bf16>(communicator, call),
+                Element::F32 => one::<f32>(communicator, call),
             }
-            Ok(calls)
+        }
+
+        fn replay(&mut self, _communicator: &Communicator, _element: Element) -> Result<usize, String> {
+            Ok(0)
         }
 
         fn free(&self) -> Option<u64> {
@@ -179,71 +215,109 @@ fn gpu(args: &RankArgs, here: &Environment) -> Result<usize, Failure> {
     Ok(ordinal)
 }
 
-fn input(rank: usize, call: usize, elements: usize) -> Vec<f16> {
-    // Sixteenths below 64 are exact in f16, in any order of adding.
-    let value = |i: usize| ((i * 7 + rank * 13 + call * 5) % 17) as f32 / 16.0;
-    (0..elements).map(|i| f16::from_f32(value(i))).collect()
+/// A type that calls are made with.
+trait Number: Scalar + DeviceRepr + ValidAsZeroBits + Default + Copy {
+    fn of(value: f32) -> Self;
+    fn value(self) -> f32;
 }
 
-fn check(got: &[f16], world: usize, call: usize) -> Result<(), String> {
-    let inputs: Vec<Vec<f16>> = (0..world).map(|r| input(r, call, got.len())).collect();
+impl Number for f16 {
+    fn of(value: f32) -> Self {
+        Self::from_f32(value)
+    }
+
+    fn value(self) -> f32 {
+        self.to_f32()
+    }
+}
+
+impl Number for bf16 {
+    fn of(value: f32) -> Self {
+        Self::from_f32(value)
+    }
+
+    fn value(self) -> f32 {
+        self.to_f32()
+    }
+}
+
+impl Number for f32 {
+    fn of(value: f32) -> Self {
+        value
+    }
+
+    fn value(self) -> f32 {
+        self
+    }
+}
+
+fn input<T: Number>(rank: usize, call: usize, elements: usize) -> Vec<T> {
+    // Sums of sixteenths of up to 15 ranks stay below 16, where they are exact in every type and order of adding.
+    let value = |i: usize| ((i * 7 + rank * 13 + call * 5) % 17) as f32 / 16.0;
+    (0..elements).map(|i| T::of(value(i))).collect()
+}
+
+fn check<T: Number>(got: &[T], world: usize, call: usize) -> Result<(), String> {
+    let inputs: Vec<Vec<T>> = (0..world).map(|r| input(r, call, got.len())).collect();
     for (i, got) in got.iter().enumerate() {
-        let want: f32 = inputs.iter().map(|x| x[i].to_f32()).sum();
-        if got.to_f32() != want {
-            return Err(format!("call {call}: element {i} is {got}, not {want}"));
+        let want: f32 = inputs.iter().map(|x| x[i].value()).sum();
+        if got.value() != want {
+            return Err(format!(
+                "call {call}: element {i} of {} is {}, not {want}",
+                T::DTYPE,
+                got.value()
+            ));
         }
     }
     Ok(())
 }
 
-/// Calls in place and out of place, then a captured graph, replayed. How many calls there were.
-fn serve(communicator: &Communicator, stream: &Arc<CudaStream>, calls: usize) -> Result<usize, String> {
-    let (rank, world) = (communicator.rank(), communicator.world_size());
-    let failed = |e: &dyn std::fmt::Display| e.to_string();
-    for call in 0..calls {
-        let elements = ELEMENTS[call % ELEMENTS.len()];
-        let mut source = stream
-            .clone_htod(&input(rank, call, elements))
-            .map_err(|e| failed(&e))?;
-        let got = if call % 2 == 0 {
-            communicator
-                .all_reduce_in_place(&mut source, &ReduceOp::Sum)
-                .map_err(|e| failed(&e))?;
-            stream.clone_dtoh(&source)
-        } else {
-            let mut sum = stream.alloc_zeros::<f16>(elements).map_err(|e| failed(&e))?;
-            communicator
-                .all_reduce(&source, &mut sum, &ReduceOp::Sum)
-                .map_err(|e| failed(&e))?;
-            stream.clone_dtoh(&sum)
-        };
-        let got = got.map_err(|e| failed(&e))?;
-        stream.synchronize().map_err(|e| failed(&e))?;
-        communicator.check().map_err(|e| failed(&e))?;
-        check(&got, world, call)?;
-    }
-    if calls == 0 {
-        return Ok(0);
-    }
-    let source = stream
-        .clone_htod(&input(rank, 0, ELEMENTS[0]))
-        .map_err(|e| failed(&e))?;
-    let mut sum = stream.alloc_zeros::<f16>(ELEMENTS[0]).map_err(|e| failed(&e))?;
-    stream.synchronize().map_err(|e| failed(&e))?;
+fn said(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// In place and out of place by turns.
+fn one_call<T: Number>(communicator: &Communicator, stream: &Arc<CudaStream>, call: usize) -> Result<(), String> {
+    let elements = ELEMENTS[call % ELEMENTS.len()];
+    let values = input::<T>(communicator.rank(), call, elements);
+    let mut source = stream.clone_htod(&values).map_err(said)?;
+    let got = if call.is_multiple_of(2) {
+        communicator
+            .all_reduce_in_place(&mut source, &ReduceOp::Sum)
+            .map_err(said)?;
+        stream.clone_dtoh(&source)
+    } else {
+        let mut sum = stream.alloc_zeros::<T>(elements).map_err(said)?;
+        communicator
+            .all_reduce(&source, &mut sum, &ReduceOp::Sum)
+            .map_err(said)?;
+        stream.clone_dtoh(&sum)
+    };
+    let got = got.map_err(said)?;
+    stream.synchronize().map_err(said)?;
+    communicator.check().map_err(said)?;
+    check(&got, communicator.world_size(), call)
+}
+
+fn replays<T: Number>(communicator: &Communicator, stream: &Arc<CudaStream>) -> Result<usize, String> {
+    let values = input::<T>(communicator.rank(), 0, ELEMENTS[0]);
+    let source = stream.clone_htod(&values).map_err(said)?;
+    let mut sum = stream.alloc_zeros::<T>(ELEMENTS[0]).map_err(said)?;
+    stream.synchronize().map_err(said)?;
     let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-    stream.begin_capture(mode).map_err(|e| failed(&e))?;
+    stream.begin_capture(mode).map_err(said)?;
     let captured = communicator.all_reduce(&source, &mut sum, &ReduceOp::Sum);
     let graph = stream.end_capture(sys::CUgraphInstantiate_flags(0));
-    captured.map_err(|e| failed(&e))?;
-    let graph = graph.map_err(|e| failed(&e))?.ok_or("the capture holds nothing")?;
+    captured.map_err(said)?;
+    let graph = graph.map_err(said)?.ok_or("the capture holds nothing")?;
     for _ in 0..REPLAYS {
-        graph.launch().map_err(|e| failed(&e))?;
+        graph.launch().map_err(said)?;
     }
-    let got = stream.clone_dtoh(&sum).map_err(|e| failed(&e))?;
-    stream.synchronize().map_err(|e| failed(&e))?;
-    communicator.check().map_err(|e| failed(&e))?;
-    check(&got, world, 0)?;
-    Ok(calls + REPLAYS)
+    let got = stream.clone_dtoh(&sum).map_err(said)?;
+    stream.synchronize().map_err(said)?;
+    communicator.check().map_err(said)?;
+    check(&got, communicator.world_size(), 0)?;
+    Ok(REPLAYS)
 }
 
 #[cfg(test)]

@@ -27,12 +27,9 @@ pub fn run(args: &StartArgs, output: &mut Output) -> Result<Outcome, Failure> {
             "--device host: a start is timed on GPUs, e.g. --device cuda:0,1",
         ));
     };
-    // Read first: whose routes they are says which family is served.
-    let family = Routes::read(&args.routes)
-        .map_err(Failure::work)?
-        .identity()
-        .family
-        .clone();
+    // Read first: whose routes they are says which family and type are served.
+    let identity = Routes::read(&args.routes).map_err(Failure::work)?.identity().clone();
+    let family = identity.family;
     let since = Instant::now();
     let mut streams = Vec::new();
     for ordinal in ordinals {
@@ -46,6 +43,9 @@ pub fn run(args: &StartArgs, output: &mut Output) -> Result<Outcome, Failure> {
     }
     let options = Options {
         family: Some(family.clone()),
+        elements: vec![identity.element],
+        partials: identity.partials,
+        nccl: args.nccl,
         routes: Some(args.routes.clone()),
         changed: Changed::Strict,
         ..Options::default()

@@ -1,6 +1,7 @@
-// Kernels that measure and check collectives but are none: mixing node, copy node, start gate, delay, conversions, load, soak.
+// Kernels that measure and check collectives but are none: mixing node, copy node, start gate, delay, conversions, load, soak, lines.
 // tf_mix holds the same function as src/qualify/mix.rs: change both together.
 #include "numerics.cuh"
+#include "warp.cuh"
 
 static __device__ tf_u32 tf_scramble(tf_u32 h) {
   h ^= h >> 16;
@@ -107,6 +108,45 @@ extern "C" __global__ void tf_ping(tf_u32 *mine, tf_u32 *peer, tf_u32 rounds, tf
     for (tf_u32 polls = 1; tf_load_relaxed_u32(t, mine) < i; polls++)
       if (polls % 1024u == 0 && tf_clock_ns(t) - since > deadline_ns) return;
     if (!first) tf_store_relaxed_u32(t, peer, i);
+  }
+}
+
+// The litmus of lines: all 32 words of a line are stored as one number, which grows, as often as the line can be stored.
+extern "C" __global__ void tf_lines_put(tf_u8 *lines, tf_u32 rounds) {
+  const TfThread t{};
+  tf_u8 *const at = lines + 16ull * (blockIdx.x * blockDim.x + threadIdx.x);
+  for (tf_u32 n = 1; n <= rounds; n++) tf_store_line(t, at, tf_vec(n, n, n, n));
+}
+
+// What the reader saw. Mirrored in src/device/cuda/lines.rs.
+struct TfLines {
+  unsigned long long seen;   // changes of lines
+  unsigned long long torn;   // loads of a line whose words were not all the same
+  unsigned long long whole;  // lines whose last number came
+};
+
+// Loads lines in a loop and compares their words. Ends when every line of the warp holds the last number, or past the deadline.
+extern "C" __global__ void tf_lines_watch(const tf_u8 *lines, tf_u32 rounds, tf_u64 deadline_ns, TfLines *tally) {
+  const TfThread t{};
+  const tf_u8 *const at = lines + 16ull * (blockIdx.x * blockDim.x + threadIdx.x);
+  const tf_u32 lead = threadIdx.x & 24u;
+  const tf_u64 since = tf_clock_ns(t);
+  tf_u32 last = 0;
+  unsigned long long seen = 0, torn = 0;
+  for (tf_u32 polls = 1;; polls++) {
+    const TfVec v = tf_load_line(t, at);
+    const tf_u32 first = __shfl_sync(TF_WHOLE_WARP, v.x, lead);
+    const tf_u32 odd = __ballot_sync(TF_WHOLE_WARP, v.x != first || v.y != first || v.z != first || v.w != first);
+    if ((odd >> lead) & 0xffu) torn++;
+    if (first != last) seen++;
+    last = first;
+    if (!tf_warp_any(t, first != rounds)) break;
+    if (polls % 1024u == 0 && tf_warp_any(t, tf_clock_ns(t) - since > deadline_ns)) break;
+  }
+  if ((threadIdx.x & 7u) == 0) {
+    atomicAdd(&tally->seen, seen);
+    atomicAdd(&tally->torn, torn);
+    if (last == rounds) atomicAdd(&tally->whole, 1ull);
   }
 }
 

@@ -181,6 +181,15 @@ fn pattern<'a>(family: &Family, topology: &'a Topology) -> Pattern<'a> {
     Pattern::of_uses(topology, family.variants.iter().flat_map(uses).collect())
 }
 
+/// Ordered pairs of positions in `devices` between which 128-byte lines may be cut: all whose link is not known to keep
+/// them. One device's own memory does.
+pub fn cut_lines(live: &Topology, devices: &[usize]) -> Vec<(usize, usize)> {
+    let places = || devices.iter().enumerate();
+    let pairs = places().flat_map(|a| places().map(move |b| (a, b)));
+    let cut = pairs.filter(|((_, a), (_, b))| a != b && !live.link(**a, **b).is_some_and(Link::keeps_lines));
+    cut.map(|((a, _), (b, _))| (a, b)).collect()
+}
+
 /// The directed links that a variant uses.
 pub fn uses(variant: &Variant) -> Vec<Use> {
     if variant.memory == Memory::Host {
@@ -265,6 +274,7 @@ mod tests {
         // What doctor has seen of one direction.
         live.links[0].lines = false;
         assert!(lines_of(&live) > 0);
+        assert_eq!(cut_lines(&live, &[0, 1, 1]), [(0, 1), (0, 2)]);
         let pcie = Topology::new("live", 2).with_pair(0, 1, LinkClass::Pcie(PcieClass::Pix));
         assert!(lines_of(&pcie) > 0);
     }

@@ -49,6 +49,20 @@ fn every_fault_of_one_edge_has_its_verdict_and_the_other_direction_stays_right()
 }
 
 #[test]
+fn lines_torn_under_a_reader_are_told_with_their_number() {
+    let reports = judge(&mut SimulatedLink::new(Some((1, EdgeFault::Tears))), [0, 1], 4);
+    let words = |r: usize| reports[r].detail.iter().find(|d| d.contains("under a reader")).cloned();
+    assert_eq!(
+        words(0).as_deref(),
+        Some("lines under a reader: 1000 changes, none torn")
+    );
+    assert_eq!(
+        words(1).as_deref(),
+        Some("lines under a reader: 3 torn beside 1000 changes")
+    );
+}
+
+#[test]
 fn dropped_writes_show_as_zeros_first() {
     let reports = judge(&mut SimulatedLink::new(Some((0, EdgeFault::Drops))), [0, 1], 8);
     assert!(

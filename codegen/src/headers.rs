@@ -32,8 +32,8 @@ pub fn digest(protocol: &str) -> String {
     let foreign = ["packet.cuh", "sentinel.cuh", "packet128.cuh", "flag.cuh", "pull.cuh"];
     let mut text = String::new();
     for (name, content) in HEADERS {
-        // Steps of whole warps are `packet128`'s alone.
-        let included = *name != "warp.cuh" || protocol == "packet128";
+        // Steps of whole warps are `packet128`'s, and those of its litmus.
+        let included = *name != "warp.cuh" || matches!(protocol, "packet128" | "tools");
         if *name == own || included && !foreign.contains(name) {
             text.push_str(name);
             text.push('\n');

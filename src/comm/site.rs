@@ -6,7 +6,7 @@ use super::{CommError, tables};
 use crate::device::cuda::{CudaExecutor, CudaOptions};
 use crate::device::{DeviceError, Executor};
 use crate::driver::nccl::Nccl;
-use crate::matching::match_families;
+use crate::matching::{cut_lines, match_families};
 use crate::planner::matching::{Devices, Kind, Options};
 use crate::planner::topology::{Link, Topology};
 use crate::probe::{LiveTopology, probe};
@@ -45,13 +45,8 @@ impl Facts {
     /// Of the GPUs that take part; the others change nothing.
     pub fn of(live: &LiveTopology, devices: &[usize]) -> Self {
         let driver = live.driver.clone();
-        let pairs = (0..devices.len()).flat_map(|a| (0..devices.len()).map(move |b| (a, b)));
-        let keeps = |&(a, b): &(usize, usize)| {
-            let link = live.topology.link(devices[a], devices[b]);
-            devices[a] == devices[b] || link.is_some_and(Link::keeps_lines)
-        };
         Self {
-            cut: pairs.filter(|pair| !keeps(pair)).collect(),
+            cut: cut_lines(&live.topology, devices),
             driver: driver.unwrap_or_else(|| format!("CUDA {}", live.cuda_version)),
             layout: part(&live.topology, devices).layout_fingerprint(),
         }

@@ -10,6 +10,7 @@ pub mod edges;
 pub mod floor;
 #[cfg(feature = "host-executor")]
 pub mod host;
+pub mod lines;
 pub mod soak;
 pub(crate) mod verdict;
 
@@ -377,6 +378,15 @@ pub trait Executor {
         _soak: &soak::Soak<'_>,
         _progress: &mut dyn FnMut(&soak::Tally),
     ) -> Result<Option<soak::Tally>, DeviceError> {
+        Ok(None)
+    }
+
+    /// Lets rank `from` overwrite 128-byte lines in memory of rank `to`, which looks whether any is part old, part new.
+    /// None where nothing can be told by looking.
+    ///
+    /// # Errors
+    /// As [`Executor::run`].
+    fn watch_lines(&mut self, _from: usize, _to: usize) -> Result<Option<lines::LineTally>, DeviceError> {
         Ok(None)
     }
 

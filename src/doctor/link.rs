@@ -3,6 +3,7 @@
 //! An all-reduce of two is an exchange: what arrived is the sum less the own part, and the patterns add up exactly. It says
 //! nothing about good or bad. Start at [`PairLink`]; [`KernelLink`] is the one over an executor.
 
+use crate::device::lines::LineTally;
 use crate::device::{Chain, DeviceError, Executor, Fault, Geometry, Mode, Preparation, Prepared};
 use crate::qualify::{QualifyPlan, qualify};
 use crate::registry::{Element, Memory, Partials, Protocol, Registry, Variant};
@@ -38,6 +39,12 @@ pub trait PairLink {
     /// # Errors
     /// [`DeviceError::Timeout`] names the rank that waited; anything else means that the way is closed.
     fn exchange(&mut self, path: usize, round: u32, sent: [&[u16]; 2]) -> Result<[Vec<u16>; 2], DeviceError>;
+
+    /// What the other rank sees of 128-byte lines that `actor` keeps overwriting; `None` where lines are not tried, or
+    /// nothing can be told by looking.
+    fn watch_lines(&mut self, _actor: usize) -> Option<Result<LineTally, DeviceError>> {
+        None
+    }
 
     /// Chains of dependent calls with a late rank through kernels that reset what they have read; `None` without such.
     fn reset_against_put(&mut self) -> Option<Result<(), String>>;
@@ -144,6 +151,11 @@ impl<E: Executor> PairLink for KernelLink<E> {
                 .collect()
         };
         Ok([arrived(0), arrived(1)])
+    }
+
+    fn watch_lines(&mut self, actor: usize) -> Option<Result<LineTally, DeviceError>> {
+        self.variants.iter().find(|v| v.protocol == Protocol::Packet128)?;
+        self.executor.watch_lines(actor, 1 - actor.min(1)).transpose()
     }
 
     fn reset_against_put(&mut self) -> Option<Result<(), String>> {

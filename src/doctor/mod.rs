@@ -6,6 +6,10 @@
 //! change ([`cache`]). A pair that fails is vetoed: the live probe takes the edge away, so planning, matching and serving
 //! never see it.
 //!
+//! Two questions beyond patterns: whether a slot may be reset while the peer's next put is under way, and whether 128-byte
+//! lines that a peer keeps overwriting are ever seen part old, part new. Torn lines take `packet128` from the edge, and
+//! nothing else.
+//!
 //! Pairs are tested one by one, both directions at the same time; where all pass, disjoint pairs run again side by side.
 //! Not covered: one GPU talking to several at once, and what only copy engines do. Start at [`judge`], then [`system`] for the rest of the machine.
 

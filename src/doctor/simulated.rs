@@ -4,6 +4,7 @@
 
 use super::link::{PairLink, Path, Verb};
 use crate::device::DeviceError;
+use crate::device::lines::LineTally;
 
 /// What an edge does to puts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +104,15 @@ impl PairLink for SimulatedLink {
             *arrived = way.slots[receiver][slot][..data.len()].to_vec();
         }
         Ok(arrived)
+    }
+
+    fn watch_lines(&mut self, actor: usize) -> Option<Result<LineTally, DeviceError>> {
+        let tears = self.fault == Some((actor, EdgeFault::Tears));
+        Some(Ok(LineTally {
+            seen: 1000,
+            torn: if tears { 3 } else { 0 },
+            whole: true,
+        }))
     }
 
     fn reset_against_put(&mut self) -> Option<Result<(), String>> {

@@ -4,6 +4,7 @@
 
 use super::link::{PairLink, Verb};
 use crate::device::DeviceError;
+use crate::device::lines::LineTally;
 use std::fmt;
 
 /// f16 elements that cross as one 16-byte vector, and in one 128-byte line of `packet128`.
@@ -233,6 +234,22 @@ pub fn judge(link: &mut dyn PairLink, ends: [usize; 2], rounds: u32) -> [PairRep
             };
             *slot = slot.clone().max(verdict);
         }
+    }
+    for (actor, report) in reports.iter_mut().enumerate() {
+        let Some(outcome) = link.watch_lines(actor) else {
+            continue;
+        };
+        let (verdict, words) = match outcome {
+            Ok(LineTally { seen, torn: 0, whole }) => {
+                let verdict = if whole { Verdict::Right } else { Verdict::Hang };
+                (verdict, format!("{seen} changes, none torn"))
+            }
+            Ok(LineTally { seen, torn, .. }) => (Verdict::Torn, format!("{torn} torn beside {seen} changes")),
+            Err(DeviceError::Timeout { .. }) => (Verdict::Hang, "they never ended".to_owned()),
+            Err(error) => (Verdict::Refused(error.to_string()), error.to_string()),
+        };
+        report.detail.push(format!("lines under a reader: {words}"));
+        report.lines = report.lines.clone().max(verdict);
     }
     // Resetting a slot against the peer's next put, under skew: the kernels that signal by the payload itself.
     if let Some(outcome) = link.reset_against_put() {

@@ -8,6 +8,8 @@ use std::time::Duration;
 use topoforge::device::cuda::{CudaExecutor, CudaOptions};
 use topoforge::device::{DeviceError, DeviceInfo, Executor};
 use topoforge::driver::context::Device;
+use topoforge::matching::cut_lines;
+use topoforge::probe::probe;
 use topoforge::registry::{BuildInfo, Family, Memory, Registry};
 
 /// What `--device` says.
@@ -240,7 +242,12 @@ impl Place {
                     deadline: Duration::from_secs(2),
                     ..CudaOptions::default()
                 };
-                Ok(vec![Box::new(CudaExecutor::new(devices, ranks, options)?)])
+                let mut executor = CudaExecutor::new(devices, ranks, options)?;
+                if let Ok(live) = probe() {
+                    let on: Vec<usize> = (0..ranks).map(|r| devices[r * devices.len() / ranks]).collect();
+                    executor.avoid_lines(cut_lines(&live.topology, &on));
+                }
+                Ok(vec![Box::new(executor)])
             }
         }
     }

@@ -32,6 +32,8 @@ pub(super) struct Tools {
     pub read: Function,
     pub busy: Function,
     pub soak: Function,
+    pub lines_put: Function,
+    pub lines_watch: Function,
     pub pull2: Function,
     pub staged: Function,
 }
@@ -120,6 +122,8 @@ impl Gpu {
             read: module.function("tf_read")?,
             busy: module.function("tf_busy")?,
             soak: module.function("tf_soak")?,
+            lines_put: module.function("tf_lines_put")?,
+            lines_watch: module.function("tf_lines_watch")?,
             pull2: module.function("tf_pull2")?,
             staged: module.function("tf_staged")?,
         };

@@ -14,6 +14,7 @@ mod floor;
 mod gpu;
 mod host_way;
 mod joint;
+mod lines;
 mod load;
 mod machine;
 mod nodes;
@@ -30,6 +31,7 @@ use super::{
 };
 use crate::device::edges::Measured;
 use crate::device::floor::{Floor, LaunchCost};
+use crate::device::lines::LineTally;
 use crate::device::soak::{Soak, Tally};
 use crate::process::Seen;
 use crate::process::link::Steps;
@@ -256,7 +258,7 @@ impl CudaExecutor {
     }
 
     /// Refuses variants that need 128-byte lines to arrive whole where they put over one of these ordered pairs of ranks.
-    pub(crate) fn avoid_lines(&mut self, cut: Vec<(usize, usize)>) {
+    pub fn avoid_lines(&mut self, cut: Vec<(usize, usize)>) {
         self.cut = cut;
     }
 
@@ -442,6 +444,15 @@ impl Executor for CudaExecutor {
             self.bury(id);
         }
         outcome.map(Some)
+    }
+
+    fn watch_lines(&mut self, from: usize, to: usize) -> Result<Option<LineTally>, DeviceError> {
+        self.alone("lines are watched")?;
+        if from == to || from.max(to) >= self.ranks() {
+            let reason = format!("no edge from rank {from} to rank {to} of {}", self.ranks());
+            return Err(DeviceError::Misuse { reason });
+        }
+        lines::watch(self.machine_mut()?, from, to).map(Some)
     }
 
     fn launch_cost(&mut self, timed: &Timed) -> Result<LaunchCost, DeviceError> {

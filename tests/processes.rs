@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use topoforge::comm::bootstrap::{Gather, LocalSocket};
 use topoforge::comm::{CommError, Communicator, JoinError, Options};
 use topoforge::device::DeviceError;
-use topoforge::registry::{Partials, Registry};
+use topoforge::registry::{Element, Partials, Registry};
 
 const SOON: Duration = Duration::from_secs(30);
 /// For a group that is left in peace: its ranks poll, and a test machine may have fewer processors than ranks.
@@ -88,6 +88,31 @@ fn sums_are_right_between_real_processes() {
 }
 
 #[test]
+fn types_take_turns_and_one_without_kernels_is_told() {
+    let has = |element: &&Element| {
+        let registry = Registry::builtin();
+        let family = registry.family("nvlink-pair").expect("built in");
+        family.variants.iter().any(|v| v.element == **element)
+    };
+    let (built, others): (Vec<&Element>, Vec<&Element>) = Element::ALL.iter().partition(has);
+    let names: Vec<&str> = built.iter().map(|e| e.name()).collect();
+    let line = |types: &str| {
+        let line = ["--family", "nvlink-pair", "--calls", "12", "--dtype", types];
+        whole_group(&format!("types {types}"), 2, &line)
+    };
+    assert_right(&line(&names.join(",")));
+    for other in others {
+        for output in line(other.name()) {
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                output.status.code() == Some(1) && said.contains("a type without routes"),
+                "{other}: {said}"
+            );
+        }
+    }
+}
+
+#[test]
 fn launch_starts_all_ranks_and_fails_when_one_does() {
     let launch = |family: &str| {
         let line = [
@@ -139,11 +164,19 @@ fn kill(kills: usize, budget: Duration) -> usize {
             }
             let (family, world) = [("nvlink-pair", 2), ("nvlink-quad", 4)][usize::from(number % 8 > 5)];
             let run = format!("kill {number}");
+            // Most serve when they are hit; every fourth group is made and left again all the time.
+            let (calls, cycles) = if number % 4 == 3 {
+                ("3", "1000000")
+            } else {
+                ("100000000", "1")
+            };
             let line = [
                 "--family",
                 family,
                 "--calls",
-                "100000000",
+                calls,
+                "--cycles",
+                cycles,
                 "--deadline",
                 "5",
                 "--patience",

@@ -41,6 +41,8 @@ pub(super) struct Parts {
     pub dead: Arc<AtomicBool>,
     /// Count every call by its shape.
     pub traced: bool,
+    /// There is no other rank: what NCCL does not serve is a copy.
+    pub alone: bool,
     /// What is known of the other ranks' processes, where they are not all this one.
     pub seen: Option<Arc<Seen>>,
     /// Owns scratch and modules; dropped with the rank.
@@ -60,6 +62,7 @@ pub(super) struct CudaPart {
     nccl: Result<Arc<NcclRank>, Arc<str>>,
     dead: Arc<AtomicBool>,
     shapes: Option<Shapes>,
+    alone: bool,
     seen: Option<Arc<Seen>>,
     _keep: Box<dyn Any + Send>,
 }
@@ -98,6 +101,7 @@ impl CudaPart {
             nccl: parts.nccl,
             dead: parts.dead,
             shapes: parts.traced.then(Shapes::new),
+            alone: parts.alone,
             seen: parts.seen,
             _keep: parts.keep,
             context,
@@ -211,6 +215,14 @@ impl CudaPart {
             let op = call.op as i32;
             let done = nccl.all_reduce((at.from, at.to), call.count, call.dtype, op, at.stream);
             return done.map_err(|e| CommError::Device(e.into()));
+        }
+        if let (true, Some(bytes)) = (self.alone, call.bytes()) {
+            // Every reduction of one value is that value.
+            if at.from == at.to {
+                return Ok(());
+            }
+            let copied = copy(&self.context, at.stream, at.to, at.from, bytes);
+            return Ok(copied.map_err(DeviceError::from)?);
         }
         match (why, call.dtype.element(), call.bytes()) {
             (Why::Op | Why::Dtype, ..) | (_, None, _) | (.., None) => Err(self.unserved(why, call)),

@@ -29,6 +29,7 @@ mod setup;
 mod shapes;
 mod site;
 mod tables;
+mod unmatched;
 
 pub(crate) use collectives::{handle, holds, missing};
 pub use dispatch::{Call, Decision, Dispatch, Range, Why};

@@ -5,7 +5,7 @@
 
 use super::setup::{self, Fallback};
 use super::site::{Facts, Placed, Site, by_name, nccl_here, nearest};
-use super::{CommError, Communicator, Options, tables};
+use super::{CommError, Communicator, Options, tables, unmatched};
 use crate::device::cuda::{CudaExecutor, CudaOptions, Member};
 use crate::device::{DeviceError, Executor};
 use crate::doctor::switches::Switches;
@@ -40,10 +40,10 @@ pub(super) fn cuda(
     let outcome = compare(&mut mesh, options).and_then(|tables| {
         let ordinal = stream.context().ordinal();
         let members = members(&mut mesh, ordinal, options)?;
-        let (family, placement, fit, facts) = place(&mut mesh, &members, options)?;
-        Ok((tables, ordinal, members, family, placement, fit, facts))
+        let found = place(&mut mesh, &members, options)?;
+        Ok((tables, ordinal, members, found))
     });
-    let (tables, ordinal, members, family, placement, fit, facts) = match outcome {
+    let (tables, ordinal, members, found) = match outcome {
         Ok(found) => found,
         Err(error) => {
             // The others wait for this rank: they are told why in vain.
@@ -53,6 +53,10 @@ pub(super) fn cuda(
         }
     };
     let nccl_identity = agreed_nccl(&mut mesh)?;
+    let (family, placement, fit, facts) = match found {
+        Ok(found) => found,
+        Err(reasons) => return unmatched::process(mesh, stream, options, &reasons),
+    };
     mesh.renumber(&placement);
     let by_family: Vec<Member> = placement.iter().map(|p| members[*p].clone()).collect();
     let staged = family.variants.iter().all(|v| v.memory == Memory::Host);
@@ -219,27 +223,48 @@ fn members(mesh: &mut Mesh, ordinal: usize, options: &Options) -> Result<Vec<Mem
     Ok(members)
 }
 
-type Found = (&'static Family, Vec<usize>, String, Facts);
+/// What fits, or why nothing does.
+type Found = Result<(&'static Family, Vec<usize>, String, Facts), Vec<String>>;
 
-/// Rank 0 looks and tells.
+/// Rank 0 looks and tells. That nothing fits is an error only where NCCL must not serve instead.
 fn place(mesh: &mut Mesh, members: &[Member], options: &Options) -> Result<Found, CommError> {
     let told = if mesh.rank() == 0 {
-        let (placed, facts) = look(members, options)?;
         let mut w = Writer::default();
-        w.text(placed.0.name).u32(placed.1.len() as u32);
-        for place in &placed.1 {
-            w.u32(*place as u32);
+        match look(members, options) {
+            Err(CommError::NoFamily { reasons }) if unmatched::allowed(options) => {
+                w.text("").u32(reasons.len() as u32);
+                for reason in &reasons {
+                    w.text(reason);
+                }
+                w.done()
+            }
+            looked => {
+                let (placed, facts) = looked?;
+                w.text(placed.0.name).u32(placed.1.len() as u32);
+                for place in &placed.1 {
+                    w.u32(*place as u32);
+                }
+                w.text(&placed.2).text(&facts.driver).u64(facts.layout);
+                w.u32(facts.cut.len() as u32);
+                for (a, b) in &facts.cut {
+                    w.u32(*a as u32).u32(*b as u32);
+                }
+                w.done()
+            }
         }
-        w.text(&placed.2).text(&facts.driver).u64(facts.layout);
-        w.u32(facts.cut.len() as u32);
-        for (a, b) in &facts.cut {
-            w.u32(*a as u32).u32(*b as u32);
-        }
-        w.done()
     } else {
         Vec::new()
     };
     let all = mesh.all_gather(&told)?;
+    let nothing = (|| {
+        let mut r = Reader::new(&all[0]);
+        let named = r.text()?;
+        let reasons = (0..r.u32()?).map(|_| r.text()).collect::<Option<Vec<String>>>();
+        reasons.filter(|_| named.is_empty())
+    })();
+    if let Some(reasons) = nothing {
+        return Ok(Err(reasons));
+    }
     let mut r = Reader::new(&all[0]);
     let mut read = || {
         let name = r.text()?;
@@ -269,7 +294,7 @@ fn place(mesh: &mut Mesh, members: &[Member], options: &Options) -> Result<Found
         );
         return Err(CommError::Misuse { reason });
     }
-    Ok((family, placement, fit, facts))
+    Ok(Ok((family, placement, fit, facts)))
 }
 
 fn look(members: &[Member], options: &Options) -> Result<(Placed, Facts), CommError> {

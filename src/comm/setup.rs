@@ -5,7 +5,7 @@
 use super::cuda::{CudaPart, Parts, Serving};
 use super::dispatch::{Dispatch, Range};
 use super::{Changed, CommError, Communicator, Options, Part, Site, UseNccl};
-use super::{invariant, memory, tables};
+use super::{invariant, memory, tables, unmatched};
 use crate::device::cuda::CudaOptions;
 use crate::device::{DeviceError, Executor, Launch, Preparation, Prepared};
 use crate::doctor::switches::Switches;
@@ -21,12 +21,21 @@ use std::sync::{Arc, Mutex};
 
 pub(super) fn cuda(streams: &[Arc<CudaStream>], options: &Options) -> Result<Vec<Communicator>, CommError> {
     options.check()?;
+    if streams.is_empty() {
+        let reason = "no stream was given: give one a rank".to_owned();
+        return Err(CommError::Misuse { reason });
+    }
     let devices: Vec<usize> = streams.iter().map(|s| s.context().ordinal()).collect();
     let cuda_options = CudaOptions {
         deadline: options.deadline,
         ..CudaOptions::default()
     };
-    let site = Site::open(&options.registry, &devices, options.family.as_deref(), cuda_options)?;
+    let site = match Site::open(&options.registry, &devices, options.family.as_deref(), cuda_options) {
+        Err(CommError::NoFamily { reasons }) if unmatched::allowed(options) => {
+            return unmatched::streams(streams, options, &reasons);
+        }
+        site => site?,
+    };
     if site.placement.len() != streams.len() {
         return Err(CommError::Misuse {
             reason: format!(
@@ -158,6 +167,7 @@ pub(super) fn serve(
                 .and_then(|all| all.rank(here).cloned().ok_or("no such rank".into())),
             dead: dead.clone(),
             traced: options.trace.is_some(),
+            alone: false,
             seen: seen.clone(),
             keep: Box::new((executor.clone(), aborts.clone())),
         };

@@ -23,6 +23,7 @@ TF_FN void tf_meet(const TfThread &t, tf_u32 step, const void *at, TfVec &value)
 }
 
 TF_FN void tf_warp_gather(const TfThread &) {}
+TF_FN bool tf_warp_split(const TfThread &) { return false; }
 TF_FN bool tf_warp_any(const TfThread &t, bool mine) {
   TfVec v = tf_vec(mine ? 1 : 0, 0, 0, 0);
   tf_meet(t, TF_STEP_ANY, nullptr, v);
@@ -50,6 +51,13 @@ TF_FN TfVec tf_load_line(const TfThread &t, const void *at) {
 // Brings the warp's threads together again after branches that some took and some did not.
 TF_FN void tf_warp_gather(const TfThread &) { __syncwarp(TF_WHOLE_WARP); }
 TF_FN bool tf_warp_any(const TfThread &, bool mine) { return __any_sync(TF_WHOLE_WARP, mine) != 0; }
+// Whether the hardware runs this thread apart from others of its warp just now. Both answers are right: all else here works
+// either way, only lines are not whole where it is so.
+TF_FN bool tf_warp_split(const TfThread &) {
+  tf_u32 here;
+  asm volatile("activemask.b32 %0;" : "=r"(here)::"memory");
+  return here != TF_WHOLE_WARP;
+}
 // What the thread eight below (above) has; a thread without one keeps its own.
 TF_FN void tf_warp_from_below(const TfThread &, tf_u32 &a, tf_u32 &b) {
   a = __shfl_up_sync(TF_WHOLE_WARP, a, TF_LINE);

@@ -208,8 +208,12 @@ impl Body<'_> {
                 format!("{} = tf_round_{element}(r{});", let_(self, *to), from.0)
             }
             Op::Store { slot, from } => {
-                let live = if self.by_cell() { "if (live) " } else { "" };
-                format!("{live}tf_output(t, h, {}, column, r{});", self.chunk(*slot), from.0)
+                let (by, live) = if self.by_cell() {
+                    ("tf_cell_output", ", live")
+                } else {
+                    ("tf_output", "")
+                };
+                format!("{by}(t, h, {}, column, r{}{live});", self.chunk(*slot), from.0)
             }
             Op::Put { .. } | Op::Get { .. } | Op::Read { .. } => return,
         };

@@ -15,7 +15,7 @@ TF_KERNEL(tf_test_packet128, Params) {
     for (tf_u32 k = 0; k < PEERS; k++) tf_packet128_put<1>(t, p.h, p.port[k], cell, counter, packed);
     TfF16 others[PEERS];
     if (!tf_packet128_gather<1>(t, p.h, p.port + PEERS, cell, counter, PEERS, 0, others)) return;
-    if (live) tf_output(t, p.h, 0, column, tf_fold<TfF16>(own, others, me));
+    tf_cell_output(t, p.h, 0, column, tf_fold<TfF16>(own, others, me), live);
     tf_column_end(t, p.h, cell, counter);
 #ifdef LEAVES_ALONE
     if (cell == 3) return;

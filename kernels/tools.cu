@@ -250,12 +250,35 @@ struct TfSoak {
   tf_u32 reserved;
 };
 
+// An element type of a soak: its word, and the way to f32 and back.
+struct TfSoakF16 {
+  typedef unsigned short Word;
+  enum { EXPONENT = 5, FRACTION = 10 };
+  static __device__ float wide(tf_u32 bits) { return tf_f32_of_f16(bits); }
+  static __device__ tf_u32 narrow(float x) { return tf_f16_of_f32(x); }
+};
+struct TfSoakBf16 {
+  typedef unsigned short Word;
+  enum { EXPONENT = 8, FRACTION = 7 };
+  static __device__ float wide(tf_u32 bits) { return tf_f32_of_bf16(bits); }
+  static __device__ tf_u32 narrow(float x) { return tf_bf16_of_f32(x); }
+};
+struct TfSoakF32 {
+  typedef unsigned int Word;
+  enum { EXPONENT = 8, FRACTION = 23 };
+  static __device__ float wide(tf_u32 bits) { return tf_f32_of_bits(bits); }
+  static __device__ tf_u32 narrow(float x) { return tf_bits_of_f32(x); }
+};
+
 // The input of a rank: a pure function, so that every rank can say what every other one sent. As src/qualify/soak.rs.
+template <typename E>
 static __device__ tf_u32 tf_soak_input(tf_u32 seed, tf_u32 rank, tf_u64 call, tf_u32 i) {
   const tf_u32 low = static_cast<tf_u32>(call), high = static_cast<tf_u32>(call >> 32);
   const tf_u32 who = rank * 0x85ebca77u + low * 0xc2b2ae3du + high * 0x27d4eb2fu;
   const tf_u32 hash = tf_scramble(tf_scramble(seed ^ (i * 0x9e3779b1u)) ^ who);
-  return ((hash >> 31) << 15) | ((10u + ((hash >> 10) & 7u)) << 10) | (hash & 0x3ffu);
+  const tf_u32 fraction = (E::FRACTION > 10 ? tf_scramble(hash ^ 0x5bd1e995u) : hash) & ((1u << E::FRACTION) - 1);
+  const tf_u32 exponent = (1u << (E::EXPONENT - 1)) - 1 - 5 + ((hash >> 10) & 7u);
+  return ((hash >> 31) << (E::EXPONENT + E::FRACTION)) | (exponent << E::FRACTION) | fraction;
 }
 
 #define TF_SOAK_SUM 0xfeu
@@ -264,6 +287,7 @@ static __device__ tf_u32 tf_soak_input(tf_u32 seed, tf_u32 rank, tf_u64 call, tf
 #define TF_SOAK_DEPTH 8
 
 // The declared expression over that call's inputs, in reverse Polish notation: a rank's number or an operation a byte.
+template <typename E>
 static __device__ tf_u32 tf_soak_sum(const tf_u8 *program, tf_u32 seed, tf_u64 call, tf_u32 i, tf_u32 narrow) {
   float stack[TF_SOAK_DEPTH];
   tf_u32 depth = 0;
@@ -272,29 +296,30 @@ static __device__ tf_u32 tf_soak_sum(const tf_u8 *program, tf_u32 seed, tf_u64 c
     if (step == TF_SOAK_SUM) {
       depth--;
       stack[depth - 1] = tf_add_f32(stack[depth - 1], stack[depth]);
-      // An f16 sum through f32 is the f16 sum: src/qualify/reference.rs says why.
-      if (narrow) stack[depth - 1] = tf_f32_of_f16(tf_f16_of_f32(stack[depth - 1]));
+      // A 16-bit sum through f32 is the 16-bit sum: src/qualify/reference.rs says why. f32 narrowed is f32.
+      if (narrow) stack[depth - 1] = E::wide(E::narrow(stack[depth - 1]));
     } else if (step == TF_SOAK_ROUND) {
-      stack[depth - 1] = tf_f32_of_f16(tf_f16_of_f32(stack[depth - 1]));
+      stack[depth - 1] = E::wide(E::narrow(stack[depth - 1]));
     } else {
-      stack[depth++] = tf_f32_of_f16(tf_soak_input(seed, step, call, i));
+      stack[depth++] = E::wide(tf_soak_input<E>(seed, step, call, i));
     }
   }
-  return tf_f16_of_f32(stack[0]);
+  return E::narrow(stack[0]);
 }
 
 // Between two calls of a soak: compares every word of the call that has ended, overwrites it so that nothing of it can
 // pass for a later call's, and makes the inputs of the next call. `programs` holds this rank's expressions, `starts` where
 // each chunk's begins, `chunk` the elements of a chunk.
-extern "C" __global__ void tf_soak(unsigned short *output, tf_u32 checked, unsigned short *input, tf_u32 made, tf_u32 rank,
-                                   TfSoak *state, tf_u32 seed, const tf_u8 *programs, const tf_u32 *starts, tf_u32 chunk,
-                                   tf_u32 narrow, tf_u32 flags) {
+template <typename E>
+static __device__ void tf_soak(typename E::Word *output, tf_u32 checked, typename E::Word *input, tf_u32 made, tf_u32 rank,
+                               TfSoak *state, tf_u32 seed, const tf_u8 *programs, const tf_u32 *starts, tf_u32 chunk,
+                               tf_u32 narrow, tf_u32 flags) {
   tf_enter_grid(flags);
   const tf_u64 call = state->call;
   const tf_u32 first = blockIdx.x * blockDim.x + threadIdx.x, step = gridDim.x * blockDim.x;
   tf_u64 wrong = 0, words = 0;
   for (tf_u32 i = first; i < checked; i += step) {
-    const tf_u32 expected = tf_soak_sum(programs + starts[i / chunk], seed, call, i, narrow);
+    const tf_u32 expected = tf_soak_sum<E>(programs + starts[i / chunk], seed, call, i, narrow);
     const tf_u32 got = output[i];
     words++;
     if (got != expected) {
@@ -306,10 +331,10 @@ extern "C" __global__ void tf_soak(unsigned short *output, tf_u32 checked, unsig
         state->got = got;
       }
     }
-    output[i] = 0xa5a5;
+    output[i] = static_cast<typename E::Word>(0xa5a5a5a5u);
   }
   for (tf_u32 i = first; i < made; i += step)
-    input[i] = static_cast<unsigned short>(tf_soak_input(seed, rank, call + (checked != 0), i));
+    input[i] = static_cast<typename E::Word>(tf_soak_input<E>(seed, rank, call + (checked != 0), i));
   if (words) atomicAdd(&state->words, words);
   if (wrong) atomicAdd(&state->wrong, wrong);
   __syncthreads();
@@ -321,6 +346,16 @@ extern "C" __global__ void tf_soak(unsigned short *output, tf_u32 checked, unsig
     }
   }
 }
+
+#define TF_SOAK(name, E)                                                                                                   \
+  extern "C" __global__ void name(E::Word *output, tf_u32 checked, E::Word *input, tf_u32 made, tf_u32 rank, TfSoak *state, \
+                                  tf_u32 seed, const tf_u8 *programs, const tf_u32 *starts, tf_u32 chunk, tf_u32 narrow,    \
+                                  tf_u32 flags) {                                                                           \
+    tf_soak<E>(output, checked, input, made, rank, state, seed, programs, starts, chunk, narrow, flags);                    \
+  }
+TF_SOAK(tf_soak_f16, TfSoakF16)
+TF_SOAK(tf_soak_bf16, TfSoakBf16)
+TF_SOAK(tf_soak_f32, TfSoakF32)
 
 // A barrier of the blocks of one number on all ranks, for peer reads in two stages. Everything that the block wrote before is
 // seen by every peer's block behind it. False: somebody never came.

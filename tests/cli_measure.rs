@@ -43,6 +43,68 @@ fn a_soak_compares_every_word_and_its_planted_fault_is_seen() {
 }
 
 #[test]
+fn a_soak_knows_every_element_type_of_the_build() {
+    let soak = |dtype, partials| {
+        let line = [
+            "soak",
+            "--device",
+            "host",
+            "--family",
+            "nvlink-pair",
+            "--dtype",
+            dtype,
+            "--partials",
+            partials,
+        ];
+        let rest = [
+            "--variant",
+            "all",
+            "--calls",
+            "8",
+            "--threads",
+            "32",
+            "--payloads",
+            "64,272B",
+            "--control",
+        ];
+        [&line[..], &rest[..]].concat()
+    };
+    let known = [
+        ("f16", cfg!(feature = "f16")),
+        ("bf16", cfg!(feature = "bf16")),
+        ("f32", cfg!(feature = "f32")),
+    ];
+    for (dtype, built) in known {
+        if !built {
+            let ran = run(&soak(dtype, "f32"));
+            assert_eq!(ran.code, 2, "{dtype}: {}", ran.stderr);
+            continue;
+        }
+        for partials in [dtype, "f32"] {
+            let report = json(&soak(dtype, partials));
+            let lines = report["lines"].as_array().expect("lines");
+            assert!(lines.len() > 3, "{report}");
+            let words = |bytes: u64| bytes / if dtype == "f32" { 4 } else { 2 };
+            for line in lines {
+                // Chains of four, of one size each, on two ranks.
+                assert_eq!(line["words"], 2 * 4 * (words(64) + words(272)), "{line}");
+                assert_eq!(
+                    (&line["wrong_words"], &line["planted_fault_seen"]),
+                    (&0.into(), &true.into()),
+                    "{line}"
+                );
+            }
+            if dtype != "f16" {
+                let named = |l: &Value| l["variant"].as_str().is_some_and(|v| v.contains(&format!("/{dtype}-")));
+                assert!(lines.iter().all(named), "{report}");
+            }
+        }
+        let odd = run(&[&soak(dtype, dtype)[..], &["--payloads", "63B"]].concat());
+        assert_eq!(odd.code, 2, "{}", odd.stderr);
+    }
+}
+
+#[test]
 fn a_soak_of_all_variants_has_a_line_each_and_unknown_ones_are_refused() {
     let soak = [
         "soak",

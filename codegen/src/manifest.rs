@@ -216,3 +216,44 @@ impl Manifest {
         self.kernels.iter().find(|k| k.kernel.hash == hash)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel(protocol: Protocol) -> KernelText {
+        KernelText {
+            hash: "0123456789abcdef".into(),
+            symbol: format!("tf_{}_0123456789abcdef", protocol.name()),
+            protocol,
+            puts: 1,
+            gets: 1,
+            inputs: 0,
+            tables: 1,
+            text: String::new(),
+        }
+    }
+
+    #[test]
+    fn every_protocol_is_written_by_its_name_and_older_ones_as_before() {
+        for (protocol, written) in [
+            (Protocol::Packet, "Packet"),
+            (Protocol::Sentinel, "Sentinel"),
+            (Protocol::Packet128, "Packet128"),
+            (Protocol::Flag, "Flag"),
+            (Protocol::Pull, "Pull"),
+        ] {
+            let text = ron::ser::to_string(&kernel(protocol)).expect("plain data");
+            assert!(text.contains(&format!("protocol:{written},")), "{text}");
+            let read: KernelText = ron::from_str(&text).expect("what was written");
+            assert_eq!(read, kernel(protocol));
+        }
+        // What a version that does not know a protocol says of it.
+        let unknown = ron::ser::to_string(&kernel(Protocol::Packet128)).expect("plain data");
+        let unknown = unknown.replace("Packet128", "Packet256");
+        let error = ron::from_str::<KernelText>(&unknown)
+            .expect_err("no such protocol")
+            .to_string();
+        assert!(error.contains("Packet256"), "{error}");
+    }
+}

@@ -2,7 +2,7 @@
 //! right, executors that can check on the device run it. Start at [`Soak`].
 
 use super::{Geometry, Prepared};
-use crate::registry::Partials;
+use crate::registry::{Element, Partials};
 
 /// Steps of an expression in reverse Polish notation, a byte each; smaller bytes are ranks whose input is pushed.
 pub mod step {
@@ -27,6 +27,8 @@ pub struct Soak<'a> {
     pub calls: u64,
     /// Seed of the inputs.
     pub seed: u32,
+    /// Type of inputs and outputs.
+    pub element: Element,
     /// Where sums are rounded.
     pub partials: Partials,
     /// `programs[rank][chunk]`: the declared expression, see [`step`].

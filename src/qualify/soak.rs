@@ -57,8 +57,12 @@ pub fn soak(
     let (Some(&max_bytes), true) = (plan.payloads.iter().max(), plan.calls > 0) else {
         return misuse("a soak has at least one payload and one call".to_owned());
     };
-    if variant.element != Element::F16 {
-        return misuse(format!("`{}`: soaks know f16 elements only", variant.name));
+    let size = variant.element.bytes() as u64;
+    if let Some(bytes) = plan.payloads.iter().find(|b| **b == 0 || !b.is_multiple_of(size)) {
+        let (name, element) = (variant.name, variant.element);
+        return misuse(format!(
+            "`{name}`: {bytes} bytes are no whole number of {size}-byte {element} elements"
+        ));
     }
     let preparation = Preparation {
         max_bytes,
@@ -94,6 +98,7 @@ fn prepared_soak(
             shapes: &shapes,
             calls: plan.calls,
             seed: plan.seed,
+            element: variant.element,
             partials,
             programs: &programs,
         },
@@ -212,7 +217,7 @@ fn compare(
     }
 }
 
-/// The input of a rank in a call; for f16 as `tf_soak_input` in kernels/tools.cu. Magnitudes of 2^-5 to 8.
+/// The input of a rank in a call, as `tf_soak_input` in kernels/tools.cu. Magnitudes of 2^-5 to 8.
 fn inputs(element: Element, seed: u32, rank: u32, call: u64, bytes: u64) -> Vec<u8> {
     let (low, high) = (call as u32, (call >> 32) as u32);
     let who = (rank.wrapping_mul(0x85eb_ca77))

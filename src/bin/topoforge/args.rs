@@ -365,9 +365,8 @@ pub struct SoakArgs {
     /// Payloads a rank, taken in turn [default: 1,5,10,25,40,80KiB]
     #[arg(long, value_name = "LIST")]
     pub payloads: Option<Payloads>,
-    /// The type in which sums are rounded
-    #[arg(long, value_name = "f16|f32", default_value = "f16", value_parser = partials)]
-    pub partials: Partials,
+    #[command(flatten)]
+    pub numbers: Numbers,
     /// Threads of a block
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(32..=512))]
     pub threads: u32,

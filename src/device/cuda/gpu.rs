@@ -31,7 +31,8 @@ pub(super) struct Tools {
     pub ping_far: Function,
     pub read: Function,
     pub busy: Function,
-    pub soak: Function,
+    /// f16, bf16, f32.
+    soak: [Function; 3],
     pub lines_put: Function,
     pub lines_watch: Function,
     pub pull2: Function,
@@ -41,12 +42,20 @@ pub(super) struct Tools {
 impl Tools {
     /// The mixing node of an element type.
     pub fn mix(&self, element: Element) -> &Function {
-        let [f16, bf16, f32] = &self.mix;
-        match element {
-            Element::F16 => f16,
-            Element::Bf16 => bf16,
-            Element::F32 => f32,
-        }
+        of_element(&self.mix, element)
+    }
+
+    /// The checking node of an element type's soak.
+    pub fn soak(&self, element: Element) -> &Function {
+        of_element(&self.soak, element)
+    }
+}
+
+fn of_element([f16, bf16, f32]: &[Function; 3], element: Element) -> &Function {
+    match element {
+        Element::F16 => f16,
+        Element::Bf16 => bf16,
+        Element::F32 => f32,
     }
 }
 
@@ -121,7 +130,11 @@ impl Gpu {
             ping_far: module.function("tf_ping_far")?,
             read: module.function("tf_read")?,
             busy: module.function("tf_busy")?,
-            soak: module.function("tf_soak")?,
+            soak: [
+                module.function("tf_soak_f16")?,
+                module.function("tf_soak_bf16")?,
+                module.function("tf_soak_f32")?,
+            ],
             lines_put: module.function("tf_lines_put")?,
             lines_watch: module.function("tf_lines_watch")?,
             pull2: module.function("tf_pull2")?,

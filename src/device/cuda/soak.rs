@@ -1,7 +1,7 @@
 //! A soak on GPUs: between two calls a node checks every word of the one and makes the inputs of the next.
 //!
 //! Inputs are a function of seed, rank, call and element, so each rank computes the declared sum by itself; the host only
-//! reads counters, once in some thousand calls. The node is `tf_soak` in kernels/tools.cu. Start at [`run`].
+//! reads counters, once in some thousand calls. The nodes are `tf_soak_*` in kernels/tools.cu, one an element type. Start at [`run`].
 
 use super::collective::Work;
 use super::machine::Machine;
@@ -132,27 +132,28 @@ fn node(
     let (checked, made) = (bytes(checked), bytes(made));
     let at = &machine.ranks[rank];
     let launch = soak.shapes[0].1.launch;
-    let blocks = (checked.max(made) / 2).div_ceil(256).clamp(1, 64);
+    let size = soak.element.bytes() as u64;
+    let blocks = (checked.max(made) / size).div_ceil(256).clamp(1, 64);
     // A chunk is a whole number of 16-byte vectors.
-    let chunk = 8 * checked.div_ceil(16).div_ceil(checker.chunks).max(1);
+    let chunk = 16 / size * checked.div_ceil(16).div_ceil(checker.chunks).max(1);
     let values = [
         at.output.address(),
-        checked / 2,
+        checked / size,
         at.input.address(),
-        made / 2,
+        made / size,
         rank as u64,
         checker.state.address(),
         u64::from(soak.seed),
         checker.programs.address(),
         checker.starts.address(),
         chunk,
-        u64::from(soak.partials == Partials::F16),
+        u64::from(soak.partials == Partials::Element),
         u64::from(launch == Launch::Early),
     ];
     let geometry = Geometry::new(blocks as u32, 256).launched(launch);
     Ok(launch::values(
         &at.stream,
-        &machine.gpus[at.gpu].tools.soak,
+        machine.gpus[at.gpu].tools.soak(soak.element),
         geometry,
         &values,
     )?)

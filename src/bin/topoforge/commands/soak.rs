@@ -10,7 +10,7 @@ use crate::report::soak::{SoakDocument, SoakLine};
 use std::time::Instant;
 use topoforge::device::{Fault, Launch};
 use topoforge::qualify::{SoakPlan, Soaked, soak};
-use topoforge::registry::{Element, Protocol, Variant};
+use topoforge::registry::{Partials, Protocol, Variant};
 use topoforge::tune::Payloads;
 
 /// Calls of the negative control: enough for both buffers of every column to be used again.
@@ -19,8 +19,10 @@ const CONTROL_CALLS: u64 = 8;
 /// `topoforge soak`
 pub fn run(args: &SoakArgs, output: &mut Output) -> Result<Outcome, Failure> {
     let payloads = args.payloads.clone().unwrap_or_else(Payloads::standard);
+    args.numbers.check(&payloads)?;
+    let partials = args.numbers.partials()?;
     let mut setting = Setting::open(&args.place, args.family.as_deref(), output)?;
-    let variants = chosen(args, &setting, &payloads)?;
+    let variants = chosen(args, partials, &setting, &payloads)?;
     let mut plan = SoakPlan {
         calls: args.calls,
         payloads: payloads.bytes().to_vec(),
@@ -81,11 +83,17 @@ pub fn run(args: &SoakArgs, output: &mut Output) -> Result<Outcome, Failure> {
     })
 }
 
-fn chosen(args: &SoakArgs, setting: &Setting, payloads: &Payloads) -> Result<Vec<&'static Variant>, Failure> {
+fn chosen(
+    args: &SoakArgs,
+    partials: Partials,
+    setting: &Setting,
+    payloads: &Payloads,
+) -> Result<Vec<&'static Variant>, Failure> {
     let family = setting.family;
-    let fits = |v: &&'static Variant| {
-        v.element == Element::F16 && v.partials.contains(&args.partials) && v.protocol != Protocol::Pull
-    };
+    let element = args.numbers.dtype;
+    let sums = partials.sums(element);
+    let fits =
+        |v: &&'static Variant| v.element == element && v.partials.contains(&partials) && v.protocol != Protocol::Pull;
     let all: Vec<&'static Variant> = family.variants.iter().filter(fits).collect();
     match args.variant.as_deref() {
         Some("all") => Ok(all),
@@ -93,9 +101,9 @@ fn chosen(args: &SoakArgs, setting: &Setting, payloads: &Payloads) -> Result<Vec
             Some(variant) => Ok(vec![variant]),
             None => {
                 let names: Vec<&str> = all.iter().map(|v| v.name).collect();
-                let (partials, family) = (args.partials, family.name);
+                let family = family.name;
                 Err(Failure::usage(format!(
-                    "no variant `{name}` with {partials} partials in {family}: there are {}",
+                    "no variant `{name}` of {element} with {sums} partials in {family}: there are {}",
                     names.join(", ")
                 )))
             }
@@ -110,8 +118,8 @@ fn chosen(args: &SoakArgs, setting: &Setting, payloads: &Payloads) -> Result<Vec
             let first = first.or(all.first()).copied();
             first.map(|v| vec![v]).ok_or_else(|| {
                 Failure::work(format!(
-                    "family {} has no variants with {} partials",
-                    family.name, args.partials
+                    "family {} has no variants of {element} with {sums} partials in this build",
+                    family.name
                 ))
             })
         }

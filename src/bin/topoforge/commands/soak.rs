@@ -95,6 +95,12 @@ fn chosen(
     let fits =
         |v: &&'static Variant| v.element == element && v.partials.contains(&partials) && v.protocol != Protocol::Pull;
     let all: Vec<&'static Variant> = family.variants.iter().filter(fits).collect();
+    if all.is_empty() {
+        return Err(Failure::usage(format!(
+            "family {} has no variants of {element} with {sums} partials in this build: see topoforge version",
+            family.name
+        )));
+    }
     match args.variant.as_deref() {
         Some("all") => Ok(all),
         Some(name) => match all.iter().find(|v| v.name == name) {
@@ -116,12 +122,7 @@ fn chosen(
                 .or_else(|| classes().max());
             let first = all.iter().find(|v| class.is_some_and(|c| v.classes.contains(&c)));
             let first = first.or(all.first()).copied();
-            first.map(|v| vec![v]).ok_or_else(|| {
-                Failure::work(format!(
-                    "family {} has no variants of {element} with {sums} partials in this build",
-                    family.name
-                ))
-            })
+            Ok(first.into_iter().collect())
         }
     }
 }

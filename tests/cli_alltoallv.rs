@@ -26,6 +26,13 @@ fn every_shipped_machine_keeps_to_the_bars_of_size() {
         for (key, count) in ["families", "shapes", "orbits"].into_iter().zip(counts) {
             assert_eq!(found[key], count, "{alias} {key}");
         }
+        let promised = ["families", "shapes", "orbits", "bytes", "build_ms"];
+        let places = promised.map(|key| ran.stdout.find(&format!("\"{key}\"")).expect(key));
+        assert!(
+            places.is_sorted() && ran.stdout.find("\"topology\"") > Some(places[4]),
+            "{}",
+            ran.stdout
+        );
         assert!(
             found["bytes"]
                 .as_u64()

@@ -46,6 +46,23 @@ fn a_plan_says_what_scripts_need_and_every_run_has_its_hash() {
         let gap = number("predicted_us") / number("lower_bound_us") - 1.0;
         assert!((number("gap") - gap).abs() < 1e-9 && gap < 0.2, "{demand}: {gap}");
         assert!(number("planning_us") > 0.0, "{demand}");
+        // What was promised comes first and in that order; the rest may grow.
+        let promised = [
+            "activations",
+            "predicted_us",
+            "lower_bound_us",
+            "gap",
+            "planning_us",
+            "plan_hash",
+        ];
+        let places: Vec<_> = promised
+            .map(|key| ran.stdout.find(&format!("\"{key}\"")).expect(key))
+            .to_vec();
+        assert!(
+            places.is_sorted() && ran.stdout.find("\"topology\"") > places.last().copied(),
+            "{}",
+            ran.stdout
+        );
         let hash = found["plan_hash"].as_str().expect("a hash").to_owned();
         assert!(
             hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()),
@@ -90,6 +107,116 @@ fn a_demand_from_a_file_is_planned_and_a_bad_one_is_refused_at_its_place() {
     let ran = run(&["alltoallv", "plan", "nvlink-pair"]);
     assert_eq!(ran.code, 2);
     assert!(ran.stderr.contains("states no machine for AlltoAllv"), "{}", ran.stderr);
+}
+
+#[test]
+fn sizes_that_are_none_are_refused_and_those_of_nothing_and_of_a_byte_are_planned() {
+    let machine = path("sizes.ron", SMALL);
+    let plan = |bytes: &str| run(&["alltoallv", "plan", &machine, &format!("--bytes={bytes}"), "--json"]);
+    for (bytes, total) in [
+        ("0", 0),
+        ("1", 0),
+        ("3", 12),
+        ("5B", 24),
+        ("1 KiB", 4092),
+        ("2TiB", 4 << 41),
+    ] {
+        let ran = plan(bytes);
+        assert_eq!(ran.code, 0, "{bytes}: {}", ran.stderr);
+        let found = ran.document()["bytes"].as_u64().expect("bytes");
+        assert!(found.abs_diff(total) <= 12, "{bytes}: {found}");
+        let empty = ran.document()["activations"] == 0;
+        assert_eq!(empty, found == 0, "{bytes}");
+    }
+    for (bytes, said) in [
+        ("16EiB", "is no size"),
+        ("-5", "is no size"),
+        ("", "is no size"),
+        ("1.5GiB", "is no size"),
+        ("18446744073709551616", "more than can be counted"),
+        ("16777216TiB", "more than can be counted"),
+        ("2048TiB", "expected at most 281474976710656"),
+        ("18446744073709551615", "expected at most 281474976710656"),
+    ] {
+        let ran = plan(bytes);
+        assert_eq!(ran.code, 2, "{bytes}: {}", ran.stdout);
+        assert!(ran.stderr.contains(said), "{bytes}: {}", ran.stderr);
+        assert_eq!(ran.document()["error"]["exit_code"], 2, "{bytes}");
+    }
+}
+
+#[test]
+fn demands_that_are_none_are_refused_at_their_places() {
+    let machine = path("refused.ron", SMALL);
+    let mut words = vec![
+        (
+            "zipf:abc".to_owned(),
+            "`abc` in `zipf:abc`: expected a number from 0 to 4",
+        ),
+        ("zipf:".to_owned(), "expected a number from 0 to 4"),
+        ("hot:nan".to_owned(), "expected a number from 0 to 4"),
+        ("sparse:2".to_owned(), "expected a number from 0 to 1"),
+        ("uniform:3".to_owned(), "uniform takes no number"),
+        ("".to_owned(), "is no demand"),
+        ("/dev/zero".to_owned(), "it is no file"),
+    ];
+    for (name, text, said) in [
+        ("nan.txt", "NaN 0\n0 0\n", "line 1, entry 1: `NaN`"),
+        ("negative.txt", "0 -5\n1 0\n", "line 1, entry 2: `-5`"),
+        ("ragged.txt", "0 1 2\n1 0\n", "line 2: 2 entries: expected 3"),
+        ("tall.txt", "0 1\n1 0\n1 0\n", "more than 2 lines of 2 entries"),
+        ("over.txt", "0 99999999999999999999999\n1 0\n", "line 1, entry 2"),
+        (
+            "largest.txt",
+            "0 18446744073709551615\n0 0\n",
+            "expected at most 281474976710656",
+        ),
+        ("empty.txt", "", "0 lines of 0 entries"),
+        ("comments.txt", "# nothing\n\n", "0 lines of 0 entries"),
+    ] {
+        words.push((path(name, text), said));
+    }
+    for (demand, said) in words {
+        let ran = run(&["alltoallv", "plan", &machine, "--demand", &demand]);
+        assert_eq!(ran.code, 2, "{demand}: {}", ran.stdout);
+        assert!(ran.stderr.contains(said), "{demand}: {}", ran.stderr);
+    }
+    // What ranks have for themselves is a local copy and no part of a demand.
+    let own = path("own.txt", "9 0 0 0\n0 9 0 0\n0 0 9 0\n0 0 0 9\n");
+    let ran = run(&["alltoallv", "plan", &machine, "--demand", &own, "--json"]);
+    assert_eq!(
+        (ran.code, &ran.document()["activations"]),
+        (0, &0.into()),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn even_demands_take_the_recorded_sequence_and_several_nodes_have_none() {
+    let strategy = |nodes: &str, demand: &str, way: &[&str]| {
+        let line = [
+            &[
+                "alltoallv",
+                "plan",
+                "pcie-8",
+                "--nodes",
+                nodes,
+                "--demand",
+                demand,
+                "--json",
+            ],
+            way,
+        ]
+        .concat();
+        let ran = run(&line);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        ran.document()["strategy"].as_str().expect("a way").to_owned()
+    };
+    assert_eq!(strategy("1", "uniform", &[]), "base");
+    assert_eq!(strategy("1", "zipf:0.6", &["--strategy", "base"]), "base");
+    assert_eq!(strategy("1", "zipf:0.6", &[]), "peel");
+    assert_eq!(strategy("2", "uniform", &["--strategy", "base"]), "rotation");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use topoforge_planner::alltoallv::{Demand, Effort, Fabric, Kind, Planner, Strategy, TreeSpec};
+use topoforge_planner::alltoallv::{Demand, Effort, Fabric, Kind, Machine, Planner, Strategy, TreeSpec, base};
 
 struct Counting;
 
@@ -47,7 +47,8 @@ fn planning_allocates_nothing_after_set_up() {
     ];
     for spec in machines {
         let fabric = Fabric::new(&spec).expect("a machine");
-        let mut planner = Planner::new(&fabric);
+        let sequence = base::recorded(&Machine { spec, any_nodes: false });
+        let mut planner = (Planner::new(&fabric).with_base(&sequence)).expect("the machine's own sequence");
         let mut cheap = Planner::new(&fabric).with_effort(Effort::CHEAP);
         let n = planner.ranks();
         let mut demands = vec![Demand::zero(n), Demand::new(n, vec![1 << 40; n * n]).expect("a demand")];

@@ -77,3 +77,58 @@ fn fluid_machines_and_fixed_clusters_have_no_sequence() {
     };
     assert!(recorded(&cluster).is_empty());
 }
+
+#[test]
+fn a_planner_that_knows_a_sequence_takes_it_for_even_demands_and_carries_all_others_exactly() {
+    for spec in [TreeSpec::pcie_2x2(), TreeSpec::pcie_2x2x2()] {
+        let machine = machine(spec);
+        let (node, steps) = (machine.fabric(Some(1)).expect("sound"), recorded(&machine));
+        let (mut plain, mut planner) = (
+            Planner::new(&node),
+            Planner::new(&node).with_base(&steps).expect("its own sequence"),
+        );
+        let n = node.ranks();
+        let even = Demand::make(Kind::Uniform, n, 256 << 20, 1).expect("sound");
+        plain.plan(&even).expect("ranks agree");
+        planner.plan(&even).expect("ranks agree");
+        let (before, after) = (plain.predict(), planner.predict());
+        assert_eq!((after.strategy, planner.check(&even)), (Strategy::Base, Ok(())));
+        assert!(after.hand_off_ns <= before.hand_off_ns * 1.01, "{after:?} {before:?}");
+        for (kind, bytes) in [
+            (Kind::Zipf(0.8), 12_345_678),
+            (Kind::Sparse(0.4), 999),
+            (Kind::Random, 1 << 22),
+        ] {
+            let demand = Demand::make(kind, n, bytes, 3).expect("sound");
+            planner.plan_by(&demand, Strategy::Base).expect("ranks agree");
+            assert_eq!(
+                (planner.predict().strategy, planner.check(&demand)),
+                (Strategy::Base, Ok(())),
+                "{kind}"
+            );
+        }
+        // A demand that is far from even is planned.
+        let skewed = Demand::skewed(1, n, 256_000_000).expect("sound");
+        planner.plan(&skewed).expect("ranks agree");
+        assert_eq!(planner.predict().strategy, Strategy::Peel);
+    }
+}
+
+#[test]
+fn without_a_sequence_there_is_the_rotation_and_a_foreign_sequence_is_refused() {
+    let steps = recorded(&machine(TreeSpec::pcie_2x2x2()));
+    let demand = Demand::make(Kind::Uniform, 8, 1 << 20, 1).expect("sound");
+    let mut plain = Planner::new(&machine(TreeSpec::pcie_2x2x2()).fabric(Some(1)).expect("sound"));
+    plain.plan_by(&demand, Strategy::Base).expect("ranks agree");
+    assert_eq!(plain.predict().strategy, Strategy::Rotation);
+    for other in [
+        TreeSpec::pcie_2x2(),
+        TreeSpec::pcie_2x4(),
+        TreeSpec::pcie_2x2x4(),
+        TreeSpec::pcie_2x2x2().cluster(2),
+    ] {
+        let fabric = topoforge_planner::alltoallv::Fabric::new(&other).expect("sound");
+        let refused = Planner::new(&fabric).with_base(&steps);
+        assert!(refused.is_err(), "{} ranks", fabric.ranks());
+    }
+}

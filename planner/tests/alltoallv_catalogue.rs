@@ -122,6 +122,55 @@ fn fig1_toy() {
     );
 }
 
+/// The same figures from ranks and paths alone: six transfers, every set of them, every choice of paths and of peers.
+#[test]
+fn fig1_toy_by_trying_every_set_of_lanes() {
+    let fabric = fabric(&figure_1());
+    // What a set of transfers carries at once at best, in GB/s, over the first `classes` paths of each pair: between the
+    // groups, where the bottleneck is, and in all.
+    fn best(fabric: &Fabric, peers: &[(usize, usize)], classes: usize, used: u64) -> (u32, u32) {
+        let Some((&(from, to), rest)) = peers.split_first() else {
+            return (0, 0);
+        };
+        let without = best(fabric, rest, classes, used);
+        let with = (0..fabric.path_count(from, to).min(classes)).filter_map(|class| {
+            let path = fabric.path(from, to, class);
+            let mask = path.resources().iter().fold(0u64, |mask, id| mask | 1 << id);
+            let rate = 1_000_000 / path.inv_fs;
+            let between = if from / 3 == to / 3 { 0 } else { rate };
+            let (others, all) = (used & mask == 0).then(|| best(fabric, rest, classes, used | mask))?;
+            Some((others + between, all + rate))
+        });
+        with.max().unwrap_or((0, 0)).max(without)
+    }
+    // Every rank sends to its counterpart below the other switch.
+    let fixed: Vec<(usize, usize)> = (0..6).map(|rank| (rank, (rank + 3) % 6)).collect();
+    assert_eq!(best(&fabric, &fixed, 1, 0), (128, 128), "each pair on its fastest path");
+    assert_eq!(best(&fabric, &fixed, 4, 0), (228, 228), "paths chosen");
+    let mut peers: Vec<usize> = (0..6).collect();
+    let mut most = (0, 0);
+    // All orders of six, by Heap's method without recursion.
+    let mut count = [0usize; 6];
+    let mut at = 0;
+    loop {
+        if peers.iter().enumerate().all(|(from, &to)| from != to) {
+            let pairs: Vec<(usize, usize)> = peers.iter().copied().enumerate().collect();
+            most = most.max(best(&fabric, &pairs, 4, 0));
+        }
+        while at < 6 && count[at] >= at {
+            count[at] = 0;
+            at += 1;
+        }
+        if at == 6 {
+            break;
+        }
+        peers.swap(if at % 2 == 0 { 0 } else { count[at] }, at);
+        count[at] += 1;
+        at = 0;
+    }
+    assert_eq!(most, (228, 356), "peers chosen too");
+}
+
 /// All feasible sets of lanes of a small template, by trying every number of lanes of every type.
 fn brute_force(template: &Template) -> BTreeSet<Vec<u8>> {
     let feasible = |counts: &[u8]| {

@@ -4,6 +4,8 @@
 //! nothing depends on clocks, addresses or hashing. After [`Planner::new`] nothing is allocated. Start at
 //! [`Planner::plan`], or at [`Planner::begin`] to get the first activation before the others are made.
 
+mod fixed;
+
 use super::bound::Bound;
 use super::cache::Cache;
 use super::demand::Demand;
@@ -13,77 +15,9 @@ use super::pack::{Pack, Work};
 use super::peel::{Effort, PEEL_MOST, Peel};
 use super::plan::{Chunk, Plan, PlanFault};
 use super::polish::Polish;
-use super::{fluid, handoff, rotate};
-use std::fmt;
-
-/// How a plan was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Strategy {
-    /// Activation by activation, by what relieves the most loaded resources.
-    Peel,
-    /// All lanes at once into rounds, longest first.
-    Pack,
-    /// A fixed order of peers.
-    Rotation,
-    /// Everything at once.
-    Fluid,
-    /// A kept plan with other volumes.
-    Cached,
-}
-
-impl Strategy {
-    /// All that can be asked for.
-    pub const ALL: [Self; 4] = [Self::Peel, Self::Pack, Self::Rotation, Self::Fluid];
-
-    /// In one word.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Peel => "peel",
-            Self::Pack => "pack",
-            Self::Rotation => "rotation",
-            Self::Fluid => "fluid",
-            Self::Cached => "cached",
-        }
-    }
-}
-
-impl fmt::Display for Strategy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// A demand for another number of ranks than the machine has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WrongRanks {
-    /// Of the demand.
-    pub demand: usize,
-    /// Of the machine.
-    pub machine: usize,
-}
-
-impl fmt::Display for WrongRanks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { demand, machine } = self;
-        write!(
-            f,
-            "the demand is for {demand} ranks, the machine has {machine}: give a row and a column for each rank"
-        )
-    }
-}
-
-impl std::error::Error for WrongRanks {}
-
-/// What a plan is predicted to take.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Prediction {
-    /// How it was made.
-    pub strategy: Strategy,
-    /// With a barrier before each activation, nanoseconds; of a fluid plan one activation.
-    pub barrier_ns: f64,
-    /// With resources handed on from lane to lane, nanoseconds: what is executed.
-    pub hand_off_ns: f64,
-}
+use super::sequence::Step;
+use super::strategy::{Prediction, Strategy, WrongRanks};
+use super::{base, fluid, handoff, rotate};
 
 /// Ranks up to which a demand is peeled; more are packed.
 pub const PEEL_RANKS: usize = 64;
@@ -109,6 +43,7 @@ pub struct Planner {
     pack: Pack,
     polish: Polish,
     rotation: rotate::Room,
+    base: Option<base::Base>,
     cache: Option<Cache>,
     plan: Plan,
     other: Plan,
@@ -143,6 +78,7 @@ impl Planner {
             pack: Pack::new(&net, &groups),
             polish: Polish::new(&net, peeled, if n <= PEEL_RANKS { lanes } else { 0 }),
             rotation: rotate::Room::new(&net, n),
+            base: None,
             cache: (n <= CACHE_RANKS).then(|| Cache::new(n, kept, kept)),
             plan: Plan::with_room(lanes, rooms),
             other: Plan::with_room(lanes, rooms),
@@ -165,6 +101,31 @@ impl Planner {
         self
     }
 
+    /// The same with a sequence for uniform demand, such as a catalogue holds; an empty one changes nothing.
+    ///
+    /// # Errors
+    /// The sequence is none of this machine's: what is wrong with the plan that it makes.
+    pub fn with_base(mut self, steps: &[Step]) -> Result<Self, PlanFault> {
+        let n = self.net.ranks;
+        if steps.is_empty() {
+            self.base = None;
+            return Ok(self);
+        }
+        let base = base::Base::new(&self.net, self.nodes, steps)?;
+        for plan in [&mut self.plan, &mut self.other] {
+            plan.clear();
+            plan.lanes.reserve(base.lanes());
+            plan.ends.reserve(base.lanes());
+        }
+        self.base = Some(base);
+        let bytes = (0..n * n).map(|pair| if pair / n == pair % n { 0 } else { base::BYTES });
+        let demand = Demand::from_checked(n, bytes.collect());
+        self.make(&demand, Strategy::Base);
+        self.check(&demand)?;
+        self.plan.clear();
+        Ok(self)
+    }
+
     /// Ranks of the machine.
     pub fn ranks(&self) -> usize {
         self.net.ranks
@@ -178,8 +139,8 @@ impl Planner {
         self.accepts(demand)?;
         let strategy = self.first_choice(demand);
         self.make(demand, strategy);
-        if matches!(strategy, Strategy::Peel | Strategy::Pack) {
-            self.prefer_rotation(demand);
+        if strategy != Strategy::Fluid {
+            self.prefer_fixed(demand);
         }
         self.handed = self.plan.len();
         Ok(&self.plan)
@@ -324,6 +285,7 @@ impl Planner {
         }
         let most = self.free.iter().fold(0.0, |a: f64, &b| a.max(b)) as f32;
         match most {
+            _ if self.base.is_some() && fixed::is_even(demand) => Strategy::Base,
             _ if self.net.ranks > PEEL_RANKS => Strategy::Pack,
             most if most < WORTH_PEELING => Strategy::Pack,
             _ => Strategy::Peel,
@@ -334,6 +296,7 @@ impl Planner {
         // So many ranks have no room to be peeled.
         let strategy = match strategy {
             Strategy::Peel | Strategy::Cached if self.net.ranks > PEEL_MOST => Strategy::Pack,
+            Strategy::Base if self.base.is_none() => Strategy::Rotation,
             other => other,
         };
         self.plan.clear();
@@ -368,6 +331,11 @@ impl Planner {
                     &mut self.rotation,
                     &mut self.plan,
                 );
+            }
+            Strategy::Base => {
+                if let Some(base) = &mut self.base {
+                    base.run(&self.net, demand.bytes(), &mut self.plan);
+                }
             }
             Strategy::Fluid => {
                 self.peel.plan_paths(&self.net, demand.bytes(), self.effort);
@@ -406,23 +374,5 @@ impl Planner {
         };
         let fans = self.net.ranks > PEEL_RANKS;
         self.pack.run(&self.net, &work, fans, &mut self.plan);
-    }
-
-    /// Takes a rotation instead where it is predicted to be faster: of groups and their members, or of single ranks.
-    fn prefer_rotation(&mut self, demand: &Demand) {
-        let mut least = self.hand_off();
-        for singles in [false, true] {
-            self.other.clear();
-            let groups = if singles { &self.singles } else { &self.groups };
-            rotate::rotation(&self.net, groups, demand.bytes(), &mut self.rotation, &mut self.other);
-            std::mem::swap(&mut self.plan, &mut self.other);
-            let rotated = self.hand_off();
-            if rotated < least {
-                least = rotated;
-                self.strategy = Strategy::Rotation;
-            } else {
-                std::mem::swap(&mut self.plan, &mut self.other);
-            }
-        }
     }
 }

@@ -104,6 +104,11 @@ impl Demand {
         }
     }
 
+    /// A matrix that needs no check.
+    pub(super) fn from_checked(ranks: usize, bytes: Vec<u64>) -> Self {
+        Self { ranks, bytes }
+    }
+
     /// From a matrix, row by row; a row is what one rank sends.
     ///
     /// # Errors

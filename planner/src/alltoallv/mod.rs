@@ -29,11 +29,12 @@ mod rotate;
 pub mod sequence;
 pub mod simulate;
 pub mod spec;
+mod strategy;
 
 pub use baselines::Baseline;
 pub use bound::Bound;
 pub use catalogue::Catalogue;
-pub use choose::{Planner, Prediction, Strategy, WrongRanks};
+pub use choose::Planner;
 pub use demand::{Demand, DemandError, Kind};
 pub use fabric::{Fabric, Group, Resource, ResourceKind};
 pub use paths::{Class, MAX_PATHS, MAX_RESOURCES, Path, PathKind};
@@ -41,3 +42,4 @@ pub use peel::Effort;
 pub use plan::{Chunk, Plan, PlanFault};
 pub use sequence::Lane;
 pub use spec::{Machine, Mode, Modes, Nics, Rates, Reach, SpecError, Switch, TreeSpec};
+pub use strategy::{Prediction, Strategy, WrongRanks};

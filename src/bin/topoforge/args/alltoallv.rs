@@ -4,7 +4,6 @@
 
 use clap::{Subcommand, ValueEnum};
 use std::path::PathBuf;
-use topoforge::tune::payloads::parse_size;
 
 /// One verb each.
 #[derive(Debug, Subcommand)]
@@ -37,8 +36,8 @@ pub struct DemandArgs {
     /// uniform, zipf:0.6, hot:0.6, random, sparse:0.4, or a file: a line for each rank, bytes for each rank in it
     #[arg(long, value_name = "KIND|FILE", default_value = "uniform")]
     pub demand: String,
-    /// Bytes that a rank sends, on average; a file says it itself
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
+    /// Bytes that a rank sends, on average, with B, KiB, MiB, GiB or TiB; a file says it itself
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
     pub bytes: u64,
     /// Seed of the demand
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -77,8 +76,31 @@ pub enum StrategyArg {
     Pack,
     /// A fixed order of peers.
     Rotation,
+    /// The order recorded for uniform demand in a single node; a rotation where there is none.
+    Base,
     /// Everything at once.
     Fluid,
+}
+
+/// Any number of bytes: unlike a payload it need be no whole number of elements, and nothing is sent.
+fn size(text: &str) -> Result<u64, String> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    let bits = match unit.trim_start() {
+        "" | "B" => 0,
+        "KiB" => 10,
+        "MiB" => 20,
+        "GiB" => 30,
+        "TiB" => 40,
+        _ => 64,
+    };
+    if digits.is_empty() || bits == 64 {
+        return Err(format!(
+            "`{text}` is no size: write a whole number with B, KiB, MiB, GiB or TiB, e.g. 64MiB"
+        ));
+    }
+    let bytes = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << bits));
+    bytes.ok_or_else(|| format!("`{text}` is more than can be counted: a pair has at most 256TiB"))
 }
 
 fn part(text: &str) -> Result<f64, String> {

@@ -12,7 +12,9 @@ use crate::failure::{Failure, Outcome};
 use crate::names;
 use crate::report::Output;
 use std::path::Path;
-use topoforge::planner::alltoallv::{Demand, Fabric, Kind, Machine};
+use topoforge::planner::alltoallv::sequence::Step;
+use topoforge::planner::alltoallv::{Catalogue, Demand, Fabric, Kind, Machine, Planner, base};
+use topoforge::registry::Registry;
 
 /// `topoforge alltoallv`
 pub fn run(command: &AlltoallvCommand, output: &mut Output) -> Result<Outcome, Failure> {
@@ -42,6 +44,32 @@ struct Exchange {
     demand: Demand,
     /// The demand in words.
     shown: String,
+    /// The sequence recorded for uniform demand, of a single node.
+    base: Vec<Step>,
+}
+
+/// A planner that knows what was recorded ahead of time.
+fn planner(name: &str, fabric: &Fabric, base: &[Step]) -> Result<Planner, Failure> {
+    let planner = Planner::new(fabric).with_base(base);
+    planner.map_err(|e| Failure::work(format!("{name}: the recorded sequence does not fit: {e}")))
+}
+
+/// The sequence that is compiled in with a family, or one planned now for a descriptor's file.
+fn recorded(target: &str, name: &str, machine: &Machine, fabric: &Fabric) -> Result<Vec<Step>, Failure> {
+    if fabric.nodes() > 1 {
+        return Ok(Vec::new());
+    }
+    let compiled = match names::is_file(target) {
+        true => None,
+        false => names::family(&Registry::builtin(), target)?.alltoallv,
+    };
+    match compiled {
+        None => Ok(base::recorded(machine)),
+        Some(bytes) => match Catalogue::parse(bytes) {
+            Ok(catalogue) => Ok(catalogue.base),
+            Err(e) => Err(Failure::work(format!("{name}: {e}"))),
+        },
+    }
 }
 
 /// Longest file of a demand: 4,096 ranks with 15 digits for each pair.
@@ -76,6 +104,7 @@ fn exchange(args: &DemandArgs) -> Result<Exchange, Failure> {
         )));
     }
     Ok(Exchange {
+        base: recorded(&args.target, &name, &machine, &fabric)?,
         name,
         fabric,
         demand,

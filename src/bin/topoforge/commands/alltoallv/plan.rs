@@ -2,13 +2,13 @@
 //!
 //! It simulates nothing and touches no device. Start at [`run`].
 
-use super::{Exchange, exchange};
+use super::{Exchange, exchange, planner};
 use crate::args::{AlltoallvPlanArgs, StrategyArg};
 use crate::failure::{Failure, Outcome};
 use crate::report::Output;
 use crate::report::alltoallv::plan::{ActivationLine, PlanReport};
 use std::time::Instant;
-use topoforge::planner::alltoallv::{Chunk, Planner, Strategy};
+use topoforge::planner::alltoallv::{Chunk, Strategy};
 
 /// Plans that are timed; the shortest counts, since nothing makes planning shorter than it is.
 const RUNS: usize = 5;
@@ -22,12 +22,14 @@ pub fn run(args: &AlltoallvPlanArgs, output: &mut Output) -> Result<Outcome, Fai
         fabric,
         demand,
         shown,
+        base,
     } = exchange(&args.exchange)?;
-    let mut planner = Planner::new(&fabric);
+    let mut planner = planner(&name, &fabric, &base)?;
     let wanted = args.strategy.map(|strategy| match strategy {
         StrategyArg::Peel => Strategy::Peel,
         StrategyArg::Pack => Strategy::Pack,
         StrategyArg::Rotation => Strategy::Rotation,
+        StrategyArg::Base => Strategy::Base,
         StrategyArg::Fluid => Strategy::Fluid,
     });
     let mut planning_us = f64::INFINITY;

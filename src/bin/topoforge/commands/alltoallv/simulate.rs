@@ -2,7 +2,7 @@
 //!
 //! It measures nothing: figures are predictions. Start at [`run`].
 
-use super::{Exchange, exchange};
+use super::{Exchange, exchange, planner};
 use crate::args::AlltoallvSimulateArgs;
 use crate::failure::{Failure, Outcome};
 use crate::names;
@@ -24,18 +24,22 @@ pub fn run(args: &AlltoallvSimulateArgs, output: &mut Output) -> Result<Outcome,
         fabric,
         demand,
         shown,
+        base,
     } = exchange(&args.exchange)?;
     if let Some(path) = &args.svg {
         names::writable(path)?;
     }
     let laws = [Law::Serial, Law::Fluid, Law::Lossy(args.eta)];
     let small = fabric.ranks() <= MOST_SHARING;
-    let mut planner = Planner::new(&fabric);
+    let mut planner = planner(&name, &fabric, &base)?;
     let mut all: Vec<(String, Traffic)> = Vec::new();
     planner.plan(&demand).map_err(|e| Failure::usage(e.to_string()))?;
     let chosen = planner.predict().strategy;
     all.push((format!("topoforge ({chosen})"), of_plan(&fabric, &planner)));
-    let ways = [Strategy::Peel, Strategy::Pack, Strategy::Rotation, Strategy::Fluid];
+    let mut ways = vec![Strategy::Peel, Strategy::Pack, Strategy::Rotation, Strategy::Fluid];
+    if !base.is_empty() {
+        ways.push(Strategy::Base);
+    }
     for strategy in ways
         .into_iter()
         .filter(|s| *s != chosen && (*s != Strategy::Fluid || fabric.is_fluid()))

@@ -10,12 +10,6 @@ use std::fmt::Write;
 /// `topoforge alltoallv catalogue`
 #[derive(Debug, Serialize)]
 pub struct CatalogueReport {
-    /// The descriptor's name.
-    pub topology: String,
-    /// GPUs of one node.
-    pub ranks_per_node: usize,
-    /// How many nodes; none for any number.
-    pub nodes: Option<u32>,
     /// Maximal families of the larger part.
     pub families: usize,
     /// Its shapes.
@@ -26,6 +20,12 @@ pub struct CatalogueReport {
     pub bytes: usize,
     /// Building and writing it, milliseconds, the shortest of three times; without planning the base sequence.
     pub build_ms: f64,
+    /// The descriptor's name.
+    pub topology: String,
+    /// GPUs of one node.
+    pub ranks_per_node: usize,
+    /// How many nodes; none for any number.
+    pub nodes: Option<u32>,
     /// Steps of the sequence for uniform demand.
     pub base_steps: usize,
     /// Planning it a dozen times and keeping the best, milliseconds.

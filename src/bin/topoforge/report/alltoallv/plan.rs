@@ -2,6 +2,7 @@
 //!
 //! Start at [`PlanReport`].
 
+use super::heading;
 use crate::report::Report;
 use crate::report::table::{Table, count};
 use serde::Serialize;
@@ -10,6 +11,18 @@ use std::fmt::Write;
 /// `topoforge alltoallv plan`
 #[derive(Debug, Serialize)]
 pub struct PlanReport {
+    /// Of the plan.
+    pub activations: usize,
+    /// When resources are handed from lane to lane: what is executed.
+    pub predicted_us: f64,
+    /// No plan is faster.
+    pub lower_bound_us: f64,
+    /// 0.01 is 1 %.
+    pub gap: f64,
+    /// The whole plan, one core, the shortest of five times.
+    pub planning_us: f64,
+    /// Equal on all ranks.
+    pub plan_hash: String,
     /// The descriptor's name.
     pub topology: String,
     /// Of the machine.
@@ -20,18 +33,10 @@ pub struct PlanReport {
     pub bytes: u64,
     /// How the plan was made.
     pub strategy: &'static str,
-    /// Of the plan.
-    pub activations: usize,
     /// Fewer cannot do.
     pub fewest_activations: u64,
     /// Lanes of all activations.
     pub lanes: usize,
-    /// When resources are handed from lane to lane: what is executed.
-    pub predicted_us: f64,
-    /// No plan is faster.
-    pub lower_bound_us: f64,
-    /// 0.01 is 1 %.
-    pub gap: f64,
     /// Which bound it is.
     pub bound: &'static str,
     /// With a barrier before each activation.
@@ -40,12 +45,8 @@ pub struct PlanReport {
     pub barrier_lower_bound_us: f64,
     /// 0.01 is 1 %.
     pub barrier_gap: f64,
-    /// The whole plan, one core, the shortest of five times.
-    pub planning_us: f64,
-    /// The same for each activation.
+    /// The whole plan's time for each activation.
     pub planning_us_per_activation: f64,
-    /// Equal on all ranks.
-    pub plan_hash: String,
     #[serde(skip)]
     pub lines: Vec<ActivationLine>,
 }
@@ -62,19 +63,8 @@ pub struct ActivationLine {
 
 impl Report for PlanReport {
     fn text(&self) -> String {
-        let mut out = String::new();
-        let Self {
-            topology,
-            ranks,
-            demand,
-            ..
-        } = self;
+        let mut out = heading(&self.topology, self.ranks, &self.demand, self.bytes);
         // Writing to a String cannot fail.
-        let _ = writeln!(
-            out,
-            "{topology}: {ranks} ranks, {demand}, {} bytes in all",
-            count(self.bytes)
-        );
         let _ = writeln!(
             out,
             "{}: {} activations (at least {}), {} lanes, hash {}",

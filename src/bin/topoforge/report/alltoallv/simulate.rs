@@ -2,8 +2,9 @@
 //!
 //! Start at [`AlltoallvSimulationReport`].
 
+use super::heading;
 use crate::report::Report;
-use crate::report::table::{Table, count, figure};
+use crate::report::table::{Table, figure};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -42,19 +43,8 @@ pub struct StrategyLine {
 
 impl Report for AlltoallvSimulationReport {
     fn text(&self) -> String {
-        let mut out = String::new();
-        let Self {
-            topology,
-            ranks,
-            demand,
-            ..
-        } = self;
+        let mut out = heading(&self.topology, self.ranks, &self.demand, self.bytes);
         // Writing to a String cannot fail.
-        let _ = writeln!(
-            out,
-            "{topology}: {ranks} ranks, {demand}, {} bytes in all",
-            count(self.bytes)
-        );
         let _ = writeln!(
             out,
             "load bound where lanes hold their links: {:.2} us\n",

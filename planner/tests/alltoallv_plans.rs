@@ -141,6 +141,78 @@ fn plans_of_many_ranks_keep_every_invariant_with_fans_and_without() {
     }
 }
 
+/// Sparse, powers of two, single bytes, 2^40 bytes, in any mixture: what breaks loops that wait for progress.
+fn adversarial(n: usize, seed: u64) -> Demand {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let holes = next() % 10;
+    let entry = |_| match (next() % 10 < holes, next() % 5, next()) {
+        (true, ..) => 0,
+        (_, 0, _) => 1,
+        (_, 1, x) => 1 << (x % 41),
+        (_, 2, _) => 1 << 40,
+        (_, 3, x) => x % 5000,
+        (_, _, x) => x % (1 << 28),
+    };
+    Demand::new(n, (0..n * n).map(entry).collect()).expect("a demand")
+}
+
+#[test]
+fn adversarial_demands_end_within_the_caps_and_keep_every_invariant() {
+    for (machine, spec) in machines() {
+        let mut planner = planner(&spec);
+        let n = planner.ranks();
+        for seed in 0..12 {
+            let demand = adversarial(n, seed);
+            for strategy in Strategy::ALL {
+                planner.plan_by(&demand, strategy).expect("ranks agree");
+                assert_eq!(planner.check(&demand), Ok(()), "{machine}, seed {seed}, {strategy}");
+                // What peeling has not done after 6 N activations is packed.
+                let (found, most) = (planner.last().len(), 6 * n + 8 * n + 64);
+                assert!(
+                    strategy == Strategy::Rotation || strategy == Strategy::Base || found <= most,
+                    "{machine}, seed {seed}, {strategy}: {found} activations"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn resources_are_handed_from_earlier_to_later_activations_only() {
+    for (machine, spec) in machines() {
+        let fabric = Fabric::new(&spec).expect("a machine");
+        if fabric.is_fluid() {
+            continue;
+        }
+        let mut planner = Planner::new(&fabric);
+        for (name, demand) in demands(planner.ranks()) {
+            planner.plan(&demand).expect("ranks agree");
+            let mut users = vec![(0usize, 0u32); fabric.resources()];
+            for (k, lanes) in planner.last().activations().enumerate() {
+                for lane in lanes {
+                    let path = fabric.path(lane.from.into(), lane.to.into(), lane.path.into());
+                    for &id in path.resources() {
+                        let (last, lanes) = &mut users[id as usize];
+                        if *last != k {
+                            (*last, *lanes) = (k, 0);
+                        }
+                        *lanes += 1;
+                        // A lane waits for users of other activations alone: no circle can close.
+                        let fits = fabric.resource(id).slots().is_none_or(|slots| *lanes <= slots);
+                        assert!(*last <= k && fits, "{machine}, {name}, activation {k}, resource {id}");
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn more_ranks_than_are_peeled_are_packed_instead() {
     let mut planner = planner(&TreeSpec::pcie_2x2().cluster(65));

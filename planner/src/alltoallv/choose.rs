@@ -26,7 +26,7 @@ const WORTH_PEELING: f32 = 300_000.0;
 /// Shortest load that is worth polishing, nanoseconds.
 const WORTH_POLISHING: f32 = 1_000_000.0;
 /// Other numbers of rounds to aim at, as parts of the first.
-const RHO_FACTORS: [f32; 3] = [0.66, 1.4, 2.0];
+const RHO_FACTORS: [f32; 5] = [0.66, 1.4, 2.0, 0.8, 1.2];
 /// Ranks up to which plans are kept.
 const CACHE_RANKS: usize = 64;
 

@@ -21,7 +21,7 @@ pub struct Effort {
     pub initial_sweeps: usize,
     /// Steps from one sweep of the path plan to the next.
     pub sweep_every: usize,
-    /// Plans made with other quanta, of which the one predicted to be shortest is taken; 1 to 4.
+    /// Plans made with other quanta, of which the one predicted to be shortest is taken; 1 to 6.
     pub tries: usize,
 }
 
@@ -50,6 +50,9 @@ impl Effort {
         sweep_every: 1,
         tries: 1,
     };
+
+    /// The best of six: for demands that come again, or machines that are hard to fill.
+    pub const THOROUGH: Self = Self { tries: 6, ..Self::FULL };
 
     /// The least that gives good plans: one duration where there are many lanes to select from.
     pub fn cheap(ranks: usize) -> Self {

@@ -6,7 +6,7 @@ use crate::engines;
 use crate::failure::Done;
 use crate::setup::{self, Ready, Wish};
 use crate::steps::{Steps, cargo};
-use crate::{dist, features, tutorials};
+use crate::{dist, features, fuzz, tutorials};
 
 /// Set-up, format, lints, documentation, tests.
 pub fn test() -> Done {
@@ -19,9 +19,9 @@ pub fn test() -> Done {
 }
 
 /// The same with both toolkits at once, the long tests, a build that must do without nvcc, each feature alone and all of
-/// them, a crate that depends on this one, the tutorials, and the source bundle.
+/// them, a crate that depends on this one, the tutorials, the source bundle, candle with CUDA, and fuzz targets.
 pub fn more() -> Done {
-    let mut steps = Steps::new(13).leaving_last_word();
+    let mut steps = Steps::new(14).leaving_last_word();
     let wish = Wish {
         distribution: true,
         cuda13: true,
@@ -39,6 +39,7 @@ pub fn more() -> Done {
     steps.step("the tutorials", || tutorials::run(&ready, false))?;
     steps.step("the source bundle, without a network", dist::prove_bundle)?;
     steps.step("what engines build on", || engines::check(&ready))?;
+    steps.step("ten seconds of every fuzz target", fuzz::smoke)?;
     // Documentation first and as it is: its ignored programs are not meant to compile.
     let mut documentation = cargo(&["test", "--workspace", "--doc", "--no-fail-fast"]);
     ready.hand_to(&mut documentation);

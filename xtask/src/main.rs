@@ -11,6 +11,7 @@ mod dist;
 mod engines;
 mod failure;
 mod features;
+mod fuzz;
 mod setup;
 mod steps;
 mod tutorials;
@@ -32,6 +33,7 @@ cargo xtask <task>
   a2a-sweep     AlltoAllv plans against what others would do: the tables of docs/alltoallv.md (some minutes)
   tutorials     run the commands of the tutorials in docs/
     --quick       only those that need no build
+  fuzz          ten seconds of every fuzz target
   dependent     build and run examples/dependent, a crate that brings its own descriptors
   dist          make the one-file programs for clusters and the source bundle in target/dist
     --only ARCH   x86_64 or aarch64 only
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         ["dependent"] => setup::run(setup::Wish::default()).and_then(|ready| tutorials::dependent(&ready)),
         ["dist", "--check", file] => dist::check_file(file.as_ref()),
         ["dist", flags @ ..] => dist::Plan::parse(flags).and_then(|plan| dist::run(&plan)),
+        ["fuzz"] => fuzz::smoke(),
         ["demo"] => demo::run(),
         ["test"] => checks::test(),
         ["check-more"] => checks::more(),

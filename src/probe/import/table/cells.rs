@@ -6,7 +6,7 @@ use super::super::labels::{MAX_LANES, WORDS};
 
 /// A row's or column's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::probe::import) struct Name {
+pub(in super::super) struct Name {
     pub text: String,
     /// The number, for `GPU#`.
     pub gpu: Option<usize>,

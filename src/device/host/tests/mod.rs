@@ -6,3 +6,4 @@ mod holds;
 mod ideas;
 mod kit;
 mod model;
+mod plain;

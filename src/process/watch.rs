@@ -3,7 +3,7 @@
 //!
 //! Why a rank went is a word on the board that all ranks share: it left in order, or because of another one's end, or it
 //! said nothing and so is the one that was lost. What is to happen then, e.g. setting abort words, is told to it by
-//! [`Watch::on_loss`]. Start at [`Watch::start`].
+//! [`Watch::on_loss`]. Start at `Watch::start`.
 
 use super::JoinError;
 use crate::driver::memfd::SharedMemory;

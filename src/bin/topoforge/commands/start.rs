@@ -19,6 +19,8 @@ use topoforge::routes::{Routes, requalify};
 
 /// `topoforge start`
 pub fn run(args: &StartArgs, output: &mut Output) -> Result<Outcome, Failure> {
+    // From the beginning: `cuInit`, which is told apart below, comes with the first question to the driver.
+    let since = Instant::now();
     length(&args.routes)?;
     let registry = Registry::builtin();
     let place = resolve(Some(&args.device), &registry, |text| output.note(text))?;
@@ -30,7 +32,6 @@ pub fn run(args: &StartArgs, output: &mut Output) -> Result<Outcome, Failure> {
     // Read first: whose routes they are says which family and type are served.
     let identity = Routes::read(&args.routes).map_err(Failure::work)?.identity().clone();
     let family = identity.family;
-    let since = Instant::now();
     let mut streams = Vec::new();
     for ordinal in ordinals {
         let context = Context::new(*ordinal).map_err(Failure::work)?;

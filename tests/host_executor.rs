@@ -39,6 +39,7 @@ fn plan(variant: &Variant) -> QualifyPlan {
         seeds: vec![1],
         skews: vec![50_000],
         memory: 64 << 20,
+        served: Vec::new(),
     }
 }
 

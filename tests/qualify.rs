@@ -217,7 +217,7 @@ fn grids_never_exceed_what_the_device_holds() {
     qualify(
         &mut exec,
         pair(),
-        &QualifyPlan::quick().covering(&[4096], &[Geometry::new(64, 64)]),
+        &QualifyPlan::quick().covering(&[(4096, Geometry::new(64, 64))]),
     )
     .expect("right");
     assert!(exec.ran.iter().all(|r| r.2.blocks == 1) && exec.ran.iter().any(|r| r.1 == 4096));

@@ -27,6 +27,8 @@ pub struct QualifyPlan {
     pub skews: Vec<u64>,
     /// Bytes of outputs that one chain may return; fewer calls are run for large payloads.
     pub memory: u64,
+    /// Payloads in the very geometries in which they will serve: two chains each, one of them captured.
+    pub served: Vec<(u64, Geometry)>,
 }
 
 const fn geometry(blocks: u32, threads: u32) -> Geometry {
@@ -45,6 +47,7 @@ impl QualifyPlan {
             seeds: vec![1],
             skews: vec![2_000, 50_000],
             memory: 64 << 20,
+            served: Vec::new(),
         }
     }
 
@@ -81,30 +84,27 @@ impl QualifyPlan {
             seeds: vec![1, 2],
             skews: vec![5_000, 100_000, 3_000_000],
             memory: 256 << 20,
+            served: Vec::new(),
         }
     }
 
-    /// The same with the payloads and geometries that will serve, after the plan's own.
+    /// The same for payloads that will serve, each in its geometry: the plan's own payloads in blocks of as many threads
+    /// too, and those that serve in no geometry but theirs, since a MiB takes long to compare.
     #[must_use]
-    pub fn covering(mut self, payloads: &[u64], geometries: &[Geometry]) -> Self {
-        for bytes in payloads {
-            if !self.payloads.contains(bytes) {
-                self.payloads.push(*bytes);
-            }
-        }
-        for geometry in geometries {
+    pub fn covering(mut self, served: &[(u64, Geometry)]) -> Self {
+        for (_, geometry) in served {
             if !self.geometries.contains(geometry) {
                 self.geometries.push(*geometry);
             }
         }
-        // Every payload meets every thread count at least once.
-        self.rounds = self.rounds.max(self.payloads.len() as u32);
+        self.served.extend(served);
         self
     }
 
     /// The largest payload, which scratch must hold: room for one element of any type at least.
     pub fn max_bytes(&self) -> u64 {
-        self.payloads.iter().copied().max().map_or(0, |most| most.max(4))
+        let served = self.served.iter().map(|(bytes, _)| bytes);
+        (self.payloads.iter().chain(served).max()).map_or(0, |most| *most.max(&4))
     }
 
     /// Thread counts in the order of their first geometry.
@@ -135,19 +135,24 @@ impl QualifyPlan {
             .copied()
             .filter(|g| g.threads == threads)
             .collect();
-        if self.payloads.is_empty() || shapes.is_empty() || max_blocks == 0 || ranks == 0 {
+        if self.payloads.is_empty() || self.seeds.is_empty() || shapes.is_empty() || max_blocks == 0 || ranks == 0 {
             return Vec::new();
         }
+        let rounds = self.seeds.iter().flat_map(|s| (0..self.rounds).map(move |r| (s, r)));
+        let rounds = rounds.map(|(seed, round)| (seed, shapes[round as usize % shapes.len()], None));
+        let served = self.served.iter().filter(|(_, g)| g.threads == threads);
+        let served = served.flat_map(|(bytes, shape)| [false, true].map(|graph| (*bytes, *shape, graph)));
+        let served = served.map(|(bytes, shape, graph)| (&self.seeds[0], shape, Some((bytes, graph))));
         let mut cases = Vec::new();
-        for (&seed, round) in self.seeds.iter().flat_map(|s| (0..self.rounds).map(move |r| (s, r))) {
+        for (&seed, shape, serves) in rounds.chain(served) {
             let index = first + cases.len() as u32;
             let k = index as usize;
             let size = element.bytes() as u64;
-            let bytes = (self.payloads[k % self.payloads.len()] / size * size).max(size);
-            let shape = shapes[round as usize % shapes.len()];
+            let bytes = serves.map_or(self.payloads[k % self.payloads.len()], |(bytes, _)| bytes);
+            let bytes = (bytes / size * size).max(size);
             let patterns = Pattern::ALL.len();
             // The quotients keep two rotations of one period from always meeting in the same way.
-            let graph = (k + k / patterns) % 2 == 1;
+            let graph = serves.map_or((k + k / patterns) % 2 == 1, |(_, graph)| graph);
             let late = (!self.skews.is_empty() && k % 3 == 1).then_some(k / 3);
             let mode = if graph {
                 Mode::Graph {
@@ -210,6 +215,24 @@ mod tests {
                 cases.windows(2).any(|w| w[0].bytes < w[1].bytes) && cases.windows(2).any(|w| w[0].bytes > w[1].bytes)
             );
         }
+    }
+
+    #[test]
+    fn what_serves_is_run_eagerly_and_captured_in_its_own_geometry_alone() {
+        let (small, large) = (Geometry::new(2, 32), Geometry::new(64, 256));
+        let plan = QualifyPlan::quick().covering(&[(4096, small), (1 << 20, large)]);
+        assert_eq!(plan.max_bytes(), 1 << 20);
+        let of = |threads| plan.cases(Element::F16, threads, 64, 2, true, 5);
+        for (bytes, geometry) in [(4096, small), (1 << 20, large)] {
+            let own = of(geometry.threads);
+            let own: Vec<&Case> = own.iter().filter(|c| c.bytes == bytes).collect();
+            assert!(own.iter().all(|c| c.geometry == geometry), "{own:?}");
+            assert_eq!(own.iter().filter(|c| c.mode == Mode::Eager).count(), 1);
+            assert_eq!(own.len(), 2);
+        }
+        assert!(of(32).iter().chain(&of(64)).all(|c| c.bytes < 1 << 20));
+        // Small ones, odd tails among them, meet the served blocks as well.
+        assert!(of(256).iter().any(|c| c.bytes == 1030) && of(256).iter().any(|c| c.bytes == 2));
     }
 
     #[test]

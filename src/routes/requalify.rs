@@ -78,12 +78,10 @@ fn prove(
     uses: &[(u64, Geometry)],
     plan: &QualifyPlan,
 ) -> Result<(), Refusal> {
-    let sizes: Vec<u64> = uses.iter().map(|(up_to, _)| *up_to).collect();
-    let geometries: Vec<Geometry> = uses.iter().map(|(_, geometry)| *geometry).collect();
     let plan = QualifyPlan {
         geometries: Vec::new(),
         ..plan.clone()
     }
-    .covering(&sizes, &geometries);
+    .covering(uses);
     qualify(exec, variant, &plan).map(|_| ())
 }

@@ -227,6 +227,7 @@ fn prove(made: &[Made], what: &str, rounds: u32) {
             seeds: vec![1],
             skews: vec![50_000],
             memory: 64 << 20,
+            served: Vec::new(),
         };
         for delivery in Delivery::ALL {
             let options = HostOptions {

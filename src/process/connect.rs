@@ -4,6 +4,7 @@
 //! failure travels with them, so that nobody waits for a rank that has given up. Start at [`all`].
 
 use super::JoinError;
+use super::bootstrap::lines::hear;
 use super::bootstrap::{Alarm, Bootstrap};
 use super::wire::{Reader, Writer, hash};
 use crate::driver::socket::{self, Interest};
@@ -289,19 +290,7 @@ fn accept_all(listener: &UnixListener) -> io::Result<Vec<UnixStream>> {
 impl Stranger {
     /// True once all was said; none if it hung up.
     fn listen(&mut self) -> Option<bool> {
-        let mut part = [0; HELLO];
-        loop {
-            // What is passed along is dropped, and so closed.
-            match socket::receive(&self.stream, &mut part[..HELLO - self.said.len()], &mut Vec::new()) {
-                Ok(0) => return None,
-                Ok(n) => self.said.extend(&part[..n]),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Some(false),
-                Err(_) => return None,
-            }
-            if self.said.len() == HELLO {
-                return Some(true);
-            }
-        }
+        hear(&self.stream, &mut self.said, HELLO)
     }
 }
 

@@ -9,22 +9,7 @@ what=${2:-all}
 out=${3:-$(mktemp -d)}
 mkdir -p "$out"
 here=$(dirname "$0")
-passed=0 failed=0
-check() {
-  local name=$1 limit=$2
-  shift 2
-  local since=$SECONDS
-  if timeout -k 5 "$limit" "$@" >"$out/$name.txt" 2>"$out/$name.err"; then
-    passed=$((passed + 1))
-    echo "ok    $name ($((SECONDS - since)) s)"
-  else
-    local code=$?
-    failed=$((failed + 1))
-    echo "FAIL  $name (status $code, $((SECONDS - since)) s)"
-    tail -n 12 "$out/$name.txt" "$out/$name.err"
-  fi
-}
-gpus=$("$bin" devices --json | python3 -c 'import json,sys; print(len(json.load(sys.stdin)["cuda"]))')
+. "$(dirname "$0")/checks.sh"
 echo "$gpus GPUs"
 small=(--payloads 5KiB --comparator none --deadline 5 --patience 20)
 [ "$what" = tables ] || check one-gpu 60 "$bin" launch -n 2 --gpus 0,0 --port 29501 -- "${small[@]}" --shared-gpus --family nvlink-pair --calls 6

@@ -8,22 +8,7 @@ set -u
 bin=${1:?path to the topoforge binary}
 out=${2:-$(mktemp -d)}
 mkdir -p "$out"
-passed=0 failed=0
-check() {
-  local name=$1 limit=$2
-  shift 2
-  local since=$SECONDS
-  if timeout -k 5 "$limit" "$@" >"$out/$name.txt" 2>"$out/$name.err"; then
-    passed=$((passed + 1))
-    echo "ok    $name ($((SECONDS - since)) s)"
-  else
-    local code=$?
-    failed=$((failed + 1))
-    echo "FAIL  $name (status $code, $((SECONDS - since)) s)"
-    tail -n 12 "$out/$name.txt" "$out/$name.err"
-  fi
-}
-gpus=$("$bin" devices --json | python3 -c 'import json,sys; print(len(json.load(sys.stdin)["cuda"]))')
+. "$(dirname "$0")/checks.sh"
 types=f16
 for type in bf16 f32; do
   "$bin" families --json | grep -q "\"$type\"" && types=$types,$type

@@ -3,7 +3,7 @@
 //! Never waits for one rank alone: whoever is ready is heard, and an end is noticed whosever it is. Start at
 //! [`Host::receive`] and [`gather`].
 
-use super::lines::{Incoming, send_all};
+use super::lines::{Incoming, hear, send_all};
 use super::local::{HELLO, ID_BYTES, MAGIC, TURNED_AWAY, WELCOME, address, fault};
 use crate::driver::socket::{self, Interest};
 use crate::process::wire::{Reader, Writer};
@@ -266,19 +266,7 @@ impl<'a> Host<'a> {
 impl Stranger {
     /// True once all was said; none if it hung up or says too much.
     fn listen(&mut self) -> Option<bool> {
-        let mut part = [0; HELLO];
-        loop {
-            // What is passed along is dropped, and so closed.
-            match socket::receive(&self.stream, &mut part[..HELLO - self.said.len()], &mut Vec::new()) {
-                Ok(0) => return None,
-                Ok(n) => self.said.extend(&part[..n]),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Some(false),
-                Err(_) => return None,
-            }
-            if self.said.len() == HELLO {
-                return Some(true);
-            }
-        }
+        hear(&self.stream, &mut self.said, HELLO)
     }
 }
 

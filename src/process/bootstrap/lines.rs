@@ -55,6 +55,21 @@ pub fn receive_all(stream: &UnixStream, bytes: &mut [u8], end: Instant) -> io::R
     Ok(())
 }
 
+/// Reads on what somebody says who is to say `whole` bytes: true once all are there, none if they hung up.
+pub fn hear(stream: &UnixStream, said: &mut Vec<u8>, whole: usize) -> Option<bool> {
+    let mut part = vec![0; whole];
+    while said.len() < whole {
+        // What is passed along is dropped, and so closed.
+        match socket::receive(stream, &mut part[..whole - said.len()], &mut Vec::new()) {
+            Ok(0) => return None,
+            Ok(n) => said.extend(&part[..n]),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Some(false),
+            Err(_) => return None,
+        }
+    }
+    Some(true)
+}
+
 /// A message with its length before it.
 ///
 /// # Errors

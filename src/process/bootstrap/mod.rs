@@ -6,7 +6,7 @@
 
 mod centre;
 pub mod gather;
-mod lines;
+pub(super) mod lines;
 pub mod local;
 pub mod torchrun;
 

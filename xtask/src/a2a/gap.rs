@@ -1,11 +1,11 @@
-//! Gaps of plans: to the optimum that a solver proves for four ranks, to the lower bound for more.
+//! Gaps of plans: to the optimum that a solver proves for four ranks, to lower bounds for more.
 //!
 //! Start at [`run`].
 
 use super::channels::{MOST_RESOURCES, channels_of};
-use super::solver;
+use super::{configuration, solver};
 use crate::failure::{Done, Failure};
-use topoforge_planner::alltoallv::{Demand, Effort, Fabric, Planner, Strategy, TreeSpec};
+use topoforge_planner::alltoallv::{Demand, Effort, Fabric, Kind, Planner, Strategy, TreeSpec};
 
 /// Average and largest of a figure.
 #[derive(Default)]
@@ -71,6 +71,28 @@ pub fn run() -> Done {
     println!("| MB a rank | proved | gap to the optimum | optimum over its lower bound |\n|---|---|---|---|");
     for megabytes in [256, 64] {
         optima(megabytes)?;
+    }
+    println!(
+        "\nThe bound over channels, 256 MB a rank. `differs`: largest part by which what is proved differs from the bound over"
+    );
+    println!(
+        "paths; `open`: largest part between what is proved and the optimum over the channels found; `durations`: our plan's"
+    );
+    println!(
+        "over the bound, %; `stopped`: searches that ended before both ends were one, whose proved end still holds.\n"
+    );
+    println!(
+        "| ranks | machine | demands | instances | differs | open | durations | channels | searches, average / most | stopped |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|");
+    for (machine, spec, skewed) in [
+        ("2x4", TreeSpec::pcie_2x4(), 50),
+        ("2x2x2", node(), 50),
+        ("2 of 2x2x2", node().cluster(2), 20),
+    ] {
+        for (kind, instances) in [("skewed", skewed), ("random", 10), ("sparse", 10), ("uniform", 1)] {
+            configurations(machine, &spec, kind, instances)?;
+        }
     }
     Ok(())
 }
@@ -144,10 +166,53 @@ fn optima(megabytes: u64) -> Done {
     Ok(())
 }
 
+/// Searches for channels after which the bound is given as it is.
+const MOST_SEARCHES: usize = 1_000;
+
+/// The bound that knows about channels beside the one that knows of paths only.
+fn configurations(machine: &str, spec: &TreeSpec, kind: &str, instances: u64) -> Done {
+    let fabric = fabric(spec)?;
+    let mut planner = Planner::new(&fabric);
+    let (mut differs, mut open, mut durations) = (0.0f64, 0.0f64, Figures::default());
+    let (mut columns, mut searches, mut early) = (Figures::default(), Figures::default(), 0);
+    for number in 0..instances {
+        let demand = match kind {
+            "skewed" => demand(number, planner.ranks(), 256)?,
+            _ => made(kind, planner.ranks(), number)?,
+        };
+        let planned = planner.plan_by(&demand, Strategy::Peel);
+        let plan = planned.map_err(|e| Failure::new(e.to_string()))?.clone();
+        let took = planner.predict().barrier_ns - plan.len() as f64 * f64::from(fabric.alpha_ns());
+        let paths = planner.bound(&demand).load_ns;
+        let found = configuration::bound(&fabric, &demand, &plan, MOST_SEARCHES);
+        let found = found.map_err(|e| Failure::new(format!("the solver, {kind} demand {number}: {e}")))?;
+        differs = differs.max((found.at_least_ns / paths - 1.0).abs());
+        open = open.max(found.at_most_ns / found.at_least_ns - 1.0);
+        durations.add(took / found.at_least_ns - 1.0);
+        columns.add(found.columns as f64);
+        searches.add(found.priced as f64);
+        early += u32::from(!found.closed);
+    }
+    println!(
+        "| {} | {machine} | {kind} | {instances} | {differs:.0e} | {open:.0e} | {} | {:.0} | {:.0} / {:.0} | {early} |",
+        planner.ranks(),
+        durations.percent(),
+        columns.mean(),
+        searches.mean(),
+        searches.most,
+    );
+    Ok(())
+}
+
 fn fabric(spec: &TreeSpec) -> Done<Fabric> {
     Fabric::new(spec).map_err(|e| Failure::new(e.to_string()))
 }
 
 fn demand(number: u64, ranks: usize, megabytes: u64) -> Done<Demand> {
     Demand::skewed(number, ranks, megabytes * 1_000_000).map_err(|e| Failure::new(e.to_string()))
+}
+
+fn made(kind: &str, ranks: usize, seed: u64) -> Done<Demand> {
+    let kind = Kind::parse(kind).map_err(Failure::new)?;
+    Demand::make(kind, ranks, 256_000_000, seed).map_err(|e| Failure::new(e.to_string()))
 }

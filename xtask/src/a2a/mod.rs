@@ -5,6 +5,8 @@
 #[cfg(feature = "solver")]
 mod channels;
 #[cfg(feature = "solver")]
+mod configuration;
+#[cfg(feature = "solver")]
 mod gap;
 #[cfg(feature = "solver")]
 mod solver;

@@ -1,8 +1,9 @@
-//! The same two programs by a solver that others keep: good_lp with microlp.
+//! Programs for a solver that others keep: good_lp with microlp.
 //!
-//! It checks our own figures and is used for nothing else; the feature `solver` turns it on. Start at [`load_bound`] and
-//! [`optimum`].
+//! It checks our own figures and is used for nothing else; the feature `solver` turns it on. [`load_bound`] and
+//! [`optimum`] are whole programs, the others are parts of the search in [`super::configuration`].
 
+use super::configuration::{Lane, Lanes};
 use good_lp::{Expression, ResolutionError, Solution, SolverModel, Variable, constraint, microlp, variable, variables};
 use topoforge_planner::alltoallv::{Demand, Fabric};
 
@@ -70,4 +71,81 @@ pub fn optimum(bytes: &[f64], channels: &[Vec<f64>], alpha_ns: f64) -> Result<f6
         model = model.with(constraint!(duration <= longest * used));
     }
     Ok(model.solve()?.eval(&cost) * 1e3)
+}
+
+/// Prices of pairs, microseconds for a megabyte, that the program over paths proves its bound with: no channel weighs over 1.
+///
+/// # Errors
+/// What the solver says.
+pub fn path_prices(lanes: &Lanes) -> Result<Vec<f64>, ResolutionError> {
+    let mut all = variables!();
+    let slots = |r: usize| lanes.slots[r];
+    let prices: Vec<Variable> = lanes.megabytes.iter().map(|_| all.add(variable().min(0.0))).collect();
+    // Fluid resources weigh nothing here: a channel's duration is that of its slowest lane.
+    let held: Vec<Option<Variable>> = (0..lanes.slots.len())
+        .map(|r| (slots(r) != usize::MAX).then(|| all.add(variable().min(0.0))))
+        .collect();
+    let cost: Expression = (prices.iter().zip(&lanes.megabytes)).map(|(&p, &mb)| mb * p).sum();
+    let mut model = all.maximise(cost).using(microlp);
+    for lane in &lanes.all {
+        let held = lane.uses.iter().filter_map(|&r| held[r].map(|v| (v, slots(r))));
+        let own: Expression = held.map(|(v, slots)| v * (1e3 / lane.rate / slots as f64)).sum();
+        model = model.with(constraint!(Expression::from(prices[lane.pair]) <= own));
+    }
+    let sum: Expression = held.iter().flatten().map(|&v| Expression::from(v)).sum();
+    let solved = model.with(constraint!(sum <= 1.0)).solve()?;
+    Ok(prices.iter().map(|&price| solved.value(price)).collect())
+}
+
+/// The least sum of durations over these channels, microseconds, and the price of a megabyte of each pair that proves it.
+///
+/// This is the dual program: the solver hands out no duals of the other one.
+///
+/// # Errors
+/// What the solver says.
+pub fn prices(megabytes: &[f64], channels: &[Vec<f64>]) -> Result<(f64, Vec<f64>), ResolutionError> {
+    let mut all = variables!();
+    let prices: Vec<Variable> = megabytes.iter().map(|_| all.add(variable().min(0.0))).collect();
+    let cost: Expression = prices.iter().zip(megabytes).map(|(&p, &mb)| mb * p).sum();
+    let mut model = all.maximise(cost.clone()).using(microlp);
+    for channel in channels {
+        let used = channel.iter().zip(&prices).filter(|(rate, _)| **rate > 0.0);
+        let weight: Expression = used.map(|(&rate, &price)| rate * 1e-3 * price).sum();
+        model = model.with(constraint!(weight <= 1.0));
+    }
+    let solved = model.solve()?;
+    Ok((
+        solved.eval(&cost),
+        prices.iter().map(|&price| solved.value(price)).collect(),
+    ))
+}
+
+/// The heaviest channel at prices of pairs, as lanes, with its weight: megabytes a microsecond, each at its price.
+///
+/// # Errors
+/// What the solver says.
+pub fn heaviest(lanes: &Lanes, prices: &[f64]) -> Result<(f64, Vec<usize>), ResolutionError> {
+    let mut all = variables!();
+    let weight = |lane: &Lane| lane.rate * 1e-3 * prices[lane.pair];
+    let chosen: Vec<(usize, Variable)> = (0..lanes.all.len())
+        .filter(|&at| weight(&lanes.all[at]) > 1e-12)
+        .map(|at| (at, all.add(variable().binary())))
+        .collect();
+    let mut used: Vec<Expression> = vec![Expression::from(0.0); lanes.slots.len()];
+    let mut sum = Expression::from(0.0);
+    for &(at, variable) in &chosen {
+        sum += weight(&lanes.all[at]) * variable;
+        lanes.all[at].uses.iter().for_each(|&r| used[r] += variable);
+    }
+    let mut model = all.maximise(sum.clone()).using(microlp);
+    for (used, &slots) in used
+        .into_iter()
+        .zip(&lanes.slots)
+        .filter(|(_, slots)| **slots != usize::MAX)
+    {
+        model = model.with(constraint!(used <= slots as f64));
+    }
+    let solved = model.solve()?;
+    let taken = chosen.iter().filter(|(_, variable)| solved.value(*variable) > 0.5);
+    Ok((solved.eval(&sum), taken.map(|&(at, _)| at).collect()))
 }

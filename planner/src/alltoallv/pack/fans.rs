@@ -1,20 +1,20 @@
-//! Fans: groups as one end of lanes between nodes, and what a fan takes of resources.
+//! Fans: groups as one end of lanes between nodes, and the rows in which fans and other lanes keep out of each other's way.
 //!
-//! It knows nothing of bytes or rounds. Start at [`Fans::new`].
+//! No two fans meet at a port without meeting at what is shared (a NIC), so a fan is found by what is shared alone. Ports only
+//! keep fans and other lanes apart: each end of a fan has a row that its fans mark and other lanes at its ports look at, and one
+//! for the other way round. It knows nothing of bytes or rounds. Start at [`Rows::new`].
 
-use crate::alltoallv::net::{Ends, Net, UNLIMITED};
+use crate::alltoallv::net::{Net, UNLIMITED};
 use crate::alltoallv::spec::MAX_RANKS;
 
-/// A piece by its number, or a fan: a mark, how many groups on, and the sending rank.
+/// A piece by its number, or a fan: a mark, the receiving group, and the sending rank.
 pub(super) type Item = u32;
 pub(super) const FAN: Item = 1 << 31;
-pub(super) const RANK_BITS: u32 = 12;
+const RANK_BITS: u32 = 12;
 const _: () = assert!(MAX_RANKS <= 1 << RANK_BITS);
 
-/// A resource that carries a certain number of lanes at a time.
-pub(super) fn is_limited(net: &Net, r: u16) -> bool {
-    net.port[usize::from(r)] || net.slots[usize::from(r)] != UNLIMITED
-}
+/// Most shared resources at an end of a fan.
+pub(super) const SHARED: usize = 4;
 
 /// Groups as one end of lanes, where all groups can be.
 #[derive(Clone, Debug)]
@@ -23,94 +23,152 @@ pub(super) struct Fans {
     pub groups: Vec<(u16, u16)>,
     /// Group of each rank.
     pub group: Vec<u16>,
-    /// Limited resources of each rank's sending end, and of each group's receiving end, all ranks of it: ports, then others.
-    ///
-    /// No two fans meet at a port without meeting at what is shared, so ports only keep fans and other lanes apart.
+    /// Rows at each rank's sending end, and at each group's receiving end: all ranks of it.
     pub out: Vec<End>,
     pub into: Vec<End>,
-    pub plain: Option<Plain>,
+    /// Every end has one shared resource.
+    pub single: bool,
 }
 
-/// The same of a machine with one shared resource and ports in a row at every end: figures that stand together.
-#[derive(Clone, Debug)]
-pub(super) struct Plain {
-    /// What is shared, and the port.
-    pub out: Vec<(u16, u16)>,
-    /// What is shared, and the first port.
-    pub into: Vec<(u16, u16)>,
-    /// From a port's row to its second row.
-    pub second: u16,
-}
-
-/// One end of a fan.
-#[derive(Clone, Debug)]
+/// Rows at one end of a fan.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct End {
-    pub shared: Vec<u16>,
-    pub ports: Vec<u16>,
-    /// The ports' second rows, which lanes that are no fans take.
-    pub others: Vec<u16>,
+    /// What no two lanes use at once; the last one fills the rest.
+    pub shared: [u16; SHARED],
+    /// What fans mark, and what other lanes at its ports mark.
+    pub fans: u16,
+    pub others: u16,
 }
 
-impl End {
-    fn new(net: &Net, ids: &[u16]) -> Self {
-        let limited = ids.iter().copied().filter(|&r| is_limited(net, r));
-        let (ports, shared): (Vec<u16>, Vec<u16>) = limited.partition(|&r| net.port[usize::from(r)]);
-        let others = ports.iter().map(|&r| second(net, r)).collect();
-        Self { shared, ports, others }
-    }
+/// Rows of lanes that are no fans.
+#[derive(Clone, Debug)]
+pub(super) struct Rows {
+    /// Row of each resource that carries a certain number of lanes at a time.
+    of: Vec<Option<u16>>,
+    /// Ends of fans at each port: the rows to look at, and those to mark.
+    at_port: Vec<Vec<(u16, u16)>>,
+    pub count: usize,
 }
 
-/// The second row of a resource.
-pub(super) fn second(net: &Net, r: u16) -> u16 {
-    r + net.resources as u16
-}
-
-impl Fans {
-    /// None where a group's ranks do not share everything but their ports.
-    pub fn new(net: &Net, groups: &[(usize, usize)]) -> Option<Self> {
-        let ends: &Ends = net.ends.as_ref()?;
-        let mut fans = Self {
-            groups: Vec::with_capacity(groups.len()),
-            group: vec![0; net.ranks],
-            out: ends.out.iter().map(|ids| End::new(net, ids)).collect(),
-            into: Vec::with_capacity(groups.len()),
-            plain: None,
+impl Rows {
+    /// The rows of a machine, and its fans: none where a group's ranks do not share everything but their ports.
+    pub fn new(net: &Net, groups: &[(usize, usize)]) -> (Self, Option<Fans>) {
+        let mut rows = Self {
+            of: vec![None; net.resources],
+            at_port: vec![Vec::new(); net.resources],
+            count: 0,
         };
+        let fans = rows.fans(net, groups);
+        if fans.is_none() {
+            rows.at_port.iter_mut().for_each(Vec::clear);
+        }
+        // Behind those of fans: seldom looked at.
+        for r in 0..net.resources {
+            if rows.of[r].is_none() && (net.port[r] || net.slots[r] != UNLIMITED) {
+                rows.of[r] = Some(rows.next());
+            }
+        }
+        (rows, fans)
+    }
+
+    /// Rows to find a lane's round by, those to look at besides, and those to mark besides.
+    pub fn of_lane(&self, uses: &[u16], scan: &mut Vec<u16>, also: &mut Vec<u16>, mark: &mut Vec<u16>) {
+        [&mut *scan, &mut *also, &mut *mark].into_iter().for_each(Vec::clear);
+        for &r in uses {
+            scan.extend(self.of[usize::from(r)]);
+            for &(fans, others) in &self.at_port[usize::from(r)] {
+                also.push(fans);
+                mark.push(others);
+            }
+        }
+    }
+
+    fn next(&mut self) -> u16 {
+        self.count += 1;
+        (self.count - 1) as u16
+    }
+
+    fn fans(&mut self, net: &Net, groups: &[(usize, usize)]) -> Option<Fans> {
+        let ends = net.ends.as_ref()?;
+        let is_port = |r: &u16| net.port[usize::from(*r)];
+        let shared = |of: &[u16]| -> Vec<u16> { of.iter().copied().filter(|r| !is_port(r)).collect() };
+        let mut group = vec![0; net.ranks];
+        let mut into = Vec::with_capacity(groups.len());
         for (g, &(begin, end)) in groups.iter().enumerate() {
-            let shared = |rank: usize| ends.into[rank].iter().filter(|&&r| !net.port[usize::from(r)]);
-            if shared(begin).count() == 0 || !(begin..end).all(|rank| shared(rank).eq(shared(begin))) {
+            let of_group = shared(&ends.into[begin]);
+            if of_group.is_empty() || !(begin..end).all(|rank| shared(&ends.into[rank]) == of_group) {
                 return None;
             }
-            fans.group[begin..end].fill(g as u16);
-            fans.groups.push((begin as u16, (end - begin) as u16));
-            let mut into = ends.into[begin].clone();
-            for rank in begin + 1..end {
-                into.extend(ends.into[rank].iter().filter(|&&r| net.port[usize::from(r)]));
-            }
-            fans.into.push(End::new(net, &into));
+            group[begin..end].fill(g as u16);
+            let ports = ends.into[begin..end].iter().flatten().copied().filter(is_port);
+            into.push((of_group, ports.collect::<Vec<u16>>()));
         }
+        let out: Vec<_> = ends
+            .out
+            .iter()
+            .map(|ids| (shared(ids), ids.iter().copied().filter(is_port).collect::<Vec<u16>>()))
+            .collect();
         // Without anything shared at its sending end, a rank's fans would meet at its port alone.
-        let shares = |end: &End| !end.shared.is_empty();
-        let plain = |end: &End| match (&end.shared[..], &end.ports[..]) {
-            (&[shared], &[port, ..]) if end.ports.iter().zip(port..).all(|(&a, b)| a == b) => Some((shared, port)),
-            _ => None,
-        };
-        let out: Option<Vec<_>> = fans.out.iter().map(plain).collect();
-        let into: Option<Vec<_>> = fans.into.iter().map(plain).collect();
-        fans.plain = out.zip(into).map(|(out, into)| Plain {
+        let limited = |r: &u16| net.slots[usize::from(*r)] != UNLIMITED;
+        let of_end = |(shared, _): &(Vec<u16>, Vec<u16>)| shared.iter().filter(|r| limited(r)).count();
+        let counts = || out.iter().chain(&into).map(of_end);
+        if counts().any(|count| count == 0 || count > SHARED) {
+            return None;
+        }
+        for &r in out
+            .iter()
+            .chain(&into)
+            .flat_map(|(shared, _)| shared)
+            .filter(|r| limited(r))
+        {
+            if self.of[usize::from(r)].is_none() {
+                self.of[usize::from(r)] = Some(self.next());
+            }
+        }
+        let single = counts().all(|count| count == 1);
+        let [out, into] = [out, into].map(|ends| ends.iter().map(|end| self.end(end)).collect());
+        Some(Fans {
+            groups: groups
+                .iter()
+                .map(|&(begin, end)| (begin as u16, (end - begin) as u16))
+                .collect(),
+            group,
             out,
             into,
-            second: net.resources as u16,
-        });
-        fans.out.iter().chain(&fans.into).all(shares).then_some(fans)
+            single,
+        })
     }
 
-    /// The sender and the group of a fan.
-    #[inline]
-    pub fn ends(&self, item: Item) -> (usize, usize) {
-        let (from, shift) = (item & ((1 << RANK_BITS) - 1), (item & !FAN) >> RANK_BITS);
-        let group = usize::from(self.group[from as usize]) + shift as usize;
-        let groups = self.groups.len();
-        (from as usize, if group < groups { group } else { group - groups })
+    /// An end's rows; its shared resources have theirs.
+    fn end(&mut self, (shared, ports): &(Vec<u16>, Vec<u16>)) -> End {
+        let (fans, others) = (self.next(), self.next());
+        for &r in ports {
+            self.at_port[usize::from(r)].push((fans, others));
+        }
+        let mut all = [0; SHARED];
+        let mut last = 0;
+        let mut rows = shared.iter().filter_map(|&r| self.of[usize::from(r)]);
+        for row in &mut all {
+            last = rows.next().unwrap_or(last);
+            *row = last;
+        }
+        End {
+            shared: all,
+            fans,
+            others,
+        }
     }
+}
+
+/// A fan as an item.
+#[inline]
+pub(super) fn fan(from: usize, group: usize) -> Item {
+    FAN | (group as u32) << RANK_BITS | from as u32
+}
+
+/// The sender and the group of a fan.
+#[inline]
+pub(super) fn ends(item: Item) -> (usize, usize) {
+    const RANK: u32 = (1 << RANK_BITS) - 1;
+    ((item & RANK) as usize, (item >> RANK_BITS & RANK) as usize)
 }

@@ -1,44 +1,47 @@
-//! Which rounds each resource is taken in, as bits, and the first round in which several are free at once.
+//! Which rounds each row is taken in, as bits, and the first round in which several are free at once.
 //!
-//! It knows nothing of bytes. Start at [`Rounds::place`].
+//! A row is a resource, or a part of what a resource does; [`super::rows`] says which. It knows nothing of bytes. Start at
+//! [`Rounds::place`].
 
 /// No round.
-pub(super) const LATE: u32 = u32::MAX;
+pub(super) const LATE: u16 = u16::MAX;
 
-/// Words that stand together: half a line of the cache.
-const BLOCK: usize = 4;
+/// Words that stand together: a line of the cache.
+const BLOCK: usize = 8;
 const ROUNDS: usize = 64 * BLOCK;
 
-/// Rounds of one resource, never across two lines.
+/// Rounds of one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(align(32))]
+#[repr(align(64))]
 struct Row([u64; BLOCK]);
 
 const FREE: Row = Row([0; BLOCK]);
-const FULL: Row = Row([u64::MAX; BLOCK]);
 
-/// Rounds by resource: a block of all resources after the other, since most are looked for in the same few.
+/// Rounds by row: a block of all rows after the other, since most are looked for in the same few.
 #[derive(Clone, Debug)]
 pub(super) struct Rounds {
     busy: Vec<Row>,
-    resources: usize,
+    rows: usize,
     blocks: usize,
-    /// First block of each resource that is not full.
+    /// First word of each row that is not full.
     open: Vec<u16>,
     /// Blocks in use.
     used: usize,
+    /// Rows whose first word has just been filled.
+    full: Vec<u16>,
 }
 
 impl Rounds {
-    /// Room for at least so many rounds.
-    pub fn new(resources: usize, rounds: usize) -> Self {
-        let blocks = rounds.div_ceil(ROUNDS);
+    /// Room for at least so many rounds, fewer than `LATE`.
+    pub fn new(rows: usize, rounds: usize) -> Self {
+        let blocks = rounds.div_ceil(ROUNDS).min(usize::from(LATE) / ROUNDS);
         Self {
-            busy: vec![FREE; blocks * resources],
-            resources,
+            busy: vec![FREE; blocks * rows],
+            rows,
             blocks,
-            open: vec![0; resources],
+            open: vec![0; rows],
             used: blocks,
+            full: Vec::with_capacity(2 * crate::alltoallv::MAX_RESOURCES),
         }
     }
 
@@ -49,50 +52,70 @@ impl Rounds {
 
     /// Nothing is taken.
     pub fn clear(&mut self) {
-        self.busy[..self.used * self.resources].fill(FREE);
+        self.busy[..self.used * self.rows].fill(FREE);
         self.open.fill(0);
         self.used = 0;
     }
 
-    /// Takes the first round in which all of `scan` and `also` are free, for all of `take`; `LATE` if there is none.
+    /// Takes the first round in which all of `scan` and `also` are free, for all of `scan` and `mark`; `LATE` if there is none.
     ///
     /// It is found by `scan`, so those that are seldom taken belong into `also`.
-    #[inline]
-    pub fn place(
-        &mut self,
-        scan: impl Iterator<Item = u16> + Clone,
-        also: impl Iterator<Item = u16> + Clone,
-        take: impl Iterator<Item = u16>,
-    ) -> u32 {
-        let begin = scan.clone().map(|r| self.open[usize::from(r)]).max().unwrap_or(0);
-        for block in usize::from(begin)..self.blocks {
-            let busy = &mut self.busy[block * self.resources..(block + 1) * self.resources];
-            let mut taken = [0; BLOCK];
-            for r in scan.clone() {
-                let Row(row) = &busy[usize::from(r)];
-                (0..BLOCK).for_each(|k| taken[k] |= row[k]);
-            }
-            for (word, mut taken) in taken.into_iter().enumerate() {
-                if taken != u64::MAX {
-                    also.clone().for_each(|r| taken |= busy[usize::from(r)].0[word]);
+    #[inline(always)]
+    pub fn place(&mut self, scan: &[u16], also: &[u16], mark: &[u16]) -> u16 {
+        let mut word = scan
+            .iter()
+            .fold(0, |word, &r| usize::from(self.open[usize::from(r)]).max(word));
+        while word < BLOCK * self.blocks {
+            let block = word / BLOCK;
+            let busy = &mut self.busy[block * self.rows..(block + 1) * self.rows];
+            for k in word % BLOCK..BLOCK {
+                let mut taken = scan.iter().fold(0, |taken, &r| taken | busy[usize::from(r)].0[k]);
+                if taken == u64::MAX {
+                    continue;
+                }
+                for &r in also {
+                    taken |= busy[usize::from(r)].0[k];
                 }
                 if taken == u64::MAX {
                     continue;
                 }
                 let bit = (!taken).trailing_zeros();
-                self.used = self.used.max(block + 1);
-                for r in take {
-                    let row = &mut busy[usize::from(r)];
-                    row.0[word] |= 1 << bit;
-                    if row.0[word] == u64::MAX && *row == FULL {
-                        let open = &mut self.open[usize::from(r)];
-                        *open += u16::from(usize::from(*open) == block);
+                let word = BLOCK * block + k;
+                for &r in mark {
+                    busy[usize::from(r)].0[k] |= 1 << bit;
+                }
+                for &r in scan {
+                    let row = &mut busy[usize::from(r)].0[k];
+                    *row |= 1 << bit;
+                    if *row == u64::MAX && usize::from(self.open[usize::from(r)]) == word {
+                        self.full.push(r);
                     }
                 }
-                return (ROUNDS * block) as u32 + 64 * word as u32 + bit;
+                self.used = self.used.max(block + 1);
+                if !self.full.is_empty() {
+                    self.skip_full();
+                }
+                return (64 * word) as u16 + bit as u16;
             }
+            word = BLOCK * (block + 1);
         }
         LATE
+    }
+
+    /// Moves the first word that is not full on, of rows whose first one is full now.
+    #[cold]
+    fn skip_full(&mut self) {
+        while let Some(r) = self.full.pop() {
+            let r = usize::from(r);
+            let first = usize::from(self.open[r]);
+            let full = |word: &usize| {
+                let row = self.busy.get(word / BLOCK * self.rows + r);
+                row.is_some_and(|row| row.0[word % BLOCK] == u64::MAX)
+            };
+            self.open[r] = (first..BLOCK * self.blocks)
+                .find(|word| !full(word))
+                .unwrap_or(BLOCK * self.blocks) as u16;
+        }
     }
 }
 
@@ -100,29 +123,35 @@ impl Rounds {
 mod tests {
     use super::*;
 
-    fn place(rounds: &mut Rounds, scan: &[u16], also: &[u16], take: &[u16]) -> u32 {
-        rounds.place(scan.iter().copied(), also.iter().copied(), take.iter().copied())
-    }
-
     #[test]
     fn the_first_round_with_room_for_all_is_taken() {
         let mut rounds = Rounds::new(3, 600);
-        let last = rounds.count() as u32;
-        assert_eq!(last, 768);
-        let all = |rounds: &mut Rounds, ids: &[u16]| place(rounds, ids, &[], ids);
-        assert_eq!(
-            [&[0, 1][..], &[0, 2], &[1, 2], &[1], &[2]].map(|ids| all(&mut rounds, ids)),
-            [0, 1, 2, 1, 0]
-        );
+        let last = rounds.count() as u16;
+        assert_eq!(last, 1024);
+        let pair = |rounds: &mut Rounds, ids: [u16; 2]| rounds.place(&ids, &[], &[]);
+        let one = |rounds: &mut Rounds, id: u16| rounds.place(&[id], &[], &[]);
+        assert_eq!([[0, 1], [0, 2], [1, 2]].map(|ids| pair(&mut rounds, ids)), [0, 1, 2]);
+        assert_eq!([1, 2].map(|id| one(&mut rounds, id)), [1, 0]);
         // Looked at, not taken; taken, not looked at.
-        assert_eq!(place(&mut rounds, &[0], &[1, 2], &[]), 3);
-        assert_eq!(place(&mut rounds, &[1], &[], &[1, 2]), 3);
+        assert_eq!(rounds.place(&[0], &[1, 2], &[0, 0]), 3);
+        assert_eq!(rounds.place(&[1], &[1], &[2]), 3);
         for round in 4..last {
-            assert_eq!(all(&mut rounds, &[1, 2]), round);
+            assert_eq!(pair(&mut rounds, [1, 2]), round);
         }
-        assert_eq!([all(&mut rounds, &[1]), all(&mut rounds, &[0])], [LATE, 2]);
-        assert_eq!(place(&mut rounds, &[0], &[2], &[]), LATE);
+        assert_eq!([1, 0].map(|id| one(&mut rounds, id)), [LATE, 2]);
+        assert_eq!(rounds.place(&[0], &[2], &[2]), LATE);
         rounds.clear();
-        assert_eq!(all(&mut rounds, &[0, 1, 2]), 0);
+        assert_eq!(rounds.place(&[0, 1, 2], &[], &[]), 0);
+    }
+
+    #[test]
+    fn rows_that_fill_out_of_order_are_not_looked_at_again() {
+        let mut rounds = Rounds::new(2, 512);
+        // Row 1 keeps row 0 out of its first word until the others are full.
+        (0..64).for_each(|round| assert_eq!(rounds.place(&[1], &[], &[]), round));
+        (64..512).for_each(|round| assert_eq!(rounds.place(&[0], &[1], &[0]), round));
+        assert_eq!(rounds.open, [0, 1]);
+        (0..64).for_each(|round| assert_eq!(rounds.place(&[0], &[], &[]), round));
+        assert_eq!(rounds.open, [8, 1]);
     }
 }

@@ -306,7 +306,8 @@ impl Planner {
         match strategy {
             Strategy::Peel | Strategy::Cached => {
                 self.peel_all(demand, self.effort);
-                let mut least = self.barrier();
+                let more = self.effort.tries > 1;
+                let mut least = if more { self.barrier() } else { 0.0 };
                 for factor in RHO_FACTORS.into_iter().take(self.effort.tries.saturating_sub(1)) {
                     std::mem::swap(&mut self.plan, &mut self.other);
                     let rho = self.effort.rho * factor;

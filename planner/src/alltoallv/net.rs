@@ -55,6 +55,8 @@ pub(super) struct Ends {
     pub senders: Vec<Vec<u32>>,
     pub receivers: Vec<Vec<u32>>,
     pub per_node: usize,
+    /// Time of a byte, where it is the same for all of them; else 0.
+    pub inv: f32,
     /// How much of a lane's time each of these resources is busy with it.
     pub hold: Vec<f32>,
 }
@@ -231,6 +233,7 @@ impl Net {
             out,
             into,
             per_node,
+            inv: if uniform { some } else { 0.0 },
             hold: (0..self.resources).map(hold).collect(),
         })
     }
@@ -270,6 +273,18 @@ impl Net {
         } else {
             self.inv[lane] * self.share[usize::from(resource)]
         }
+    }
+
+    /// Ranks that have a resource at the sending end of their paths to other nodes.
+    #[inline]
+    pub fn senders(&self, resource: usize) -> &[u32] {
+        self.ends.as_ref().map_or(&[], |ends| &ends.senders[resource])
+    }
+
+    /// The same of the receiving end.
+    #[inline]
+    pub fn receivers(&self, resource: usize) -> &[u32] {
+        self.ends.as_ref().map_or(&[], |ends| &ends.receivers[resource])
     }
 
     /// Number of lanes.

@@ -11,6 +11,9 @@ impl Peel {
     /// Takes a demand and plans its paths; for up to `PEEL_MOST` ranks.
     pub fn begin(&mut self, net: &Net, demand: &Demand, effort: Effort) {
         self.plan_paths(net, demand.bytes(), effort);
+        self.find_quick(net);
+        // Of sending ports it is found when their lanes are weighed.
+        self.heaviest.fill(f32::INFINITY);
         let bytes = demand.bytes();
         self.rem.copy_from_slice(bytes);
         self.whole.copy_from_slice(bytes);

@@ -2,7 +2,7 @@
 //!
 //! Only here do bytes leave the demand. Start at [`Peel::commit`].
 
-use super::Peel;
+use super::{FAR, Peel};
 use crate::alltoallv::net::Net;
 use crate::alltoallv::plan::{ALIGN, Chunk, Plan};
 
@@ -13,7 +13,12 @@ impl Peel {
     /// Appends the best selection as an activation of a duration in nanoseconds.
     pub(super) fn commit(&mut self, net: &Net, duration: f32, plan: &mut Plan) {
         let mut exhausted = false;
+        self.read_ahead(net);
         for at in 0..self.best.len() {
+            if let (FAR.., Some(ends)) = (self.best[at], &net.ends) {
+                self.commit_far(net, ends, self.best[at], duration, plan);
+                continue;
+            }
             let lane = self.best[at] as usize;
             let pair = net.pair[lane] as usize;
             let rem = self.rem[pair];
@@ -33,6 +38,10 @@ impl Peel {
             let left = rem - bytes;
             self.rem[pair] = left;
             self.rest[net.lanes(pair)].fill(left as f32);
+            if left == 0 {
+                // It may not be its node's turn to be valued.
+                self.weight[net.lanes(pair)].fill(0.0);
+            }
             self.relieve(net, lane, pair, bytes as f32);
             let (from, to) = (usize::from(net.from[lane]), usize::from(net.to[lane]));
             match &mut self.far {
@@ -83,7 +92,7 @@ impl Peel {
 }
 
 /// Bytes for a lane that could carry `wish`: aligned, at least one unit, all if little is left.
-fn share(rem: u64, wish: f32) -> u64 {
+pub(super) fn share(rem: u64, wish: f32) -> u64 {
     let aligned = (wish as u64 / ALIGN * ALIGN).max(ALIGN);
     if aligned >= rem || rem - aligned < TAIL {
         rem

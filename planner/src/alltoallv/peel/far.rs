@@ -1,65 +1,130 @@
-//! Pairs between nodes, where all their paths are known by their ends: the heaviest lane of a rank without looking at all.
+//! Pairs between nodes, where all their paths are known by their ends: the heaviest lane of an end in one pass.
 //!
-//! A lane is worth its time, cut at the duration tried, times what its two ends are worth. Ranks stand in order of what
-//! their end is worth, so the search for the best partner ends as soon as no later one can be better; it looks at all of
-//! them at once where that takes too long. Start at [`Far::heaviest_from`].
+//! Ranks that share everything but their ports (a NIC) are a *class*: at most one of them sends between nodes at a time. A
+//! lane is worth its time, cut at the duration tried, times what its two ends are worth, and classes are looked at by the
+//! most time and the highest worth of their ranks; then the ranks of the best one. Start at [`Far::heaviest_from`].
 
 use super::{larger, smaller, total};
-use crate::alltoallv::net::{Ends, Net};
+use crate::alltoallv::net::{Ends, Net, UNLIMITED};
 
 /// Partners looked at together.
-const BLOCK: usize = 64;
-/// Partners looked at one by one.
-const PROBES: usize = 8;
-/// Steps of worth that ranks are put in order by, each so many units in the last place wide: 0.1 %.
-const STEPS: usize = 512;
-const WIDTH: u32 = 13;
-/// What an end is worth whose resources are not all free: less than nothing.
+const BLOCK: usize = 32;
+/// What a class is worth without an open rank: less than nothing.
 const CLOSED: f32 = -1e30;
 
-/// What is left between nodes, by source and by destination, nanoseconds.
+/// What is left between nodes, by source and destination, nanoseconds.
 #[derive(Clone, Debug)]
 pub(super) struct Far {
     ranks: usize,
+    time: Vec<f32>,
+    /// The most of each pair of classes, by sending and by receiving class.
     rows: Lines,
     columns: Lines,
     pub out: Side,
     pub into: Side,
 }
 
-/// Times of all pairs, line by line, and a bound for each line.
+/// Figures of classes by their partners, and partners with any as bits.
 #[derive(Clone, Debug)]
 struct Lines {
+    width: usize,
+    words: usize,
     time: Vec<f32>,
-    most: Vec<f32>,
+    some: Vec<u64>,
+}
+
+impl Lines {
+    fn new(classes: usize, partners: &Side) -> Self {
+        let (width, words) = (partners.seen.len(), partners.open.len());
+        Self {
+            width,
+            words,
+            time: vec![0.0; classes * width],
+            some: vec![0; classes * words],
+        }
+    }
+
+    #[inline]
+    fn of(&self, class: usize) -> (&[f32], &[u64]) {
+        let (time, some) = (class * self.width, class * self.words);
+        (&self.time[time..time + self.width], &self.some[some..some + self.words])
+    }
+
+    #[inline]
+    fn set(&mut self, class: usize, partner: usize, time: f32) {
+        self.time[class * self.width + partner] = time;
+        let word = &mut self.some[class * self.words + partner / 64];
+        *word = *word & !(1 << (partner % 64)) | u64::from(time > 0.0) << (partner % 64);
+    }
 }
 
 /// The ranks as one end of a lane.
 #[derive(Clone, Debug)]
 pub(super) struct Side {
-    /// What each rank's end is worth; the same while it is open.
+    /// What each rank's end is worth, and the most that an open one of each class is.
     price: Vec<f32>,
     seen: Vec<f32>,
     /// Full resources at each rank's end.
     shut: Vec<u8>,
-    /// Ranks in order of price, where each stands, and what none from there on exceeds.
-    order: Vec<u16>,
-    place: Vec<u16>,
-    most: Vec<f32>,
-    /// Places of open ranks as bits.
+    class: Vec<u16>,
+    /// Ranks of each class.
+    members: Vec<Vec<u16>>,
+    /// Classes that meet at each resource, and those that a lane of each class shuts: none where it shuts its own rank only.
+    pub at: Vec<Vec<u16>>,
+    shuts: Vec<Vec<u16>>,
+    /// Classes with an open rank as bits.
     open: Vec<u64>,
 }
 
+/// Open classes with something left of which each is looked at by itself.
+const FEW: u32 = 28;
+
 impl Side {
-    fn new(ranks: usize) -> Self {
+    /// Classes of ranks by what they use, but for ports.
+    fn new(net: &Net, ends: &[Vec<u16>]) -> Self {
+        let shared = |rank: usize| ends[rank].iter().filter(|&&r| !net.port[usize::from(r)]);
+        let mut members: Vec<Vec<u16>> = Vec::new();
+        let mut class = Vec::with_capacity(ends.len());
+        for rank in 0..ends.len() {
+            let same = |known: &Vec<u16>| {
+                let first = usize::from(known[0]);
+                shared(first).count() > 0 && shared(first).eq(shared(rank))
+            };
+            let of = members.iter().position(same).unwrap_or(members.len());
+            if of == members.len() {
+                members.push(Vec::new());
+            }
+            members[of].push(rank as u16);
+            class.push(of as u16);
+        }
+        let mut at = vec![Vec::new(); net.resources];
+        for (ids, &class) in ends.iter().zip(&class) {
+            for &r in ids {
+                let known: &mut Vec<u16> = &mut at[usize::from(r)];
+                if !known.contains(&class) {
+                    known.push(class);
+                }
+            }
+        }
+        let limited = |r: &&u16| !net.port[usize::from(**r)] && net.slots[usize::from(**r)] != UNLIMITED;
+        let shuts = |members: &Vec<u16>| {
+            let mut shuts: Vec<u16> = Vec::new();
+            for &r in ends[usize::from(members[0])].iter().filter(limited) {
+                let met = at[usize::from(r)].iter().filter(|class| !shuts.contains(class));
+                let met: Vec<u16> = met.copied().collect();
+                shuts.extend(met);
+            }
+            shuts
+        };
         Self {
-            price: vec![0.0; ranks],
-            seen: vec![0.0; ranks],
-            shut: vec![0; ranks],
-            order: (0..ranks as u16).collect(),
-            place: (0..ranks as u16).collect(),
-            most: vec![0.0; ranks],
-            open: vec![0; ranks.div_ceil(64)],
+            shuts: members.iter().map(shuts).collect(),
+            price: vec![0.0; ends.len()],
+            seen: vec![0.0; members.len().next_multiple_of(BLOCK)],
+            shut: vec![0; ends.len()],
+            class,
+            open: vec![0; members.len().div_ceil(64)],
+            members,
+            at,
         }
     }
 
@@ -68,32 +133,42 @@ impl Side {
         for (mine, ids) in self.price.iter_mut().zip(of) {
             *mine = ids.iter().map(|&r| price[usize::from(r)]).sum();
         }
-        let top = self.price.iter().fold(0.0, |a, &b| larger(b, a)).to_bits();
-        let step = |price: f32| ((top.saturating_sub(price.to_bits()) >> WIDTH) as usize).min(STEPS - 1);
-        let mut begins = [0u16; STEPS + 1];
-        self.price.iter().for_each(|&price| begins[step(price) + 1] += 1);
-        for k in 0..STEPS {
-            begins[k + 1] += begins[k];
-        }
-        for (rank, &price) in self.price.iter().enumerate() {
-            let step = step(price);
-            let at = usize::from(begins[step]);
-            begins[step] += 1;
-            self.order[at] = rank as u16;
-            self.place[rank] = at as u16;
-            // The best of the step: bits of positive floats are in their order.
-            self.most[at] = f32::from_bits(top - ((step as u32) << WIDTH).min(top));
-        }
     }
 
     /// All ranks are open.
     pub fn release(&mut self) {
         self.shut.fill(0);
-        self.seen.copy_from_slice(&self.price);
-        let ranks = self.shut.len();
+        self.seen.fill(CLOSED);
+        for (seen, members) in self.seen.iter_mut().zip(&self.members) {
+            let prices = members.iter().map(|&rank| self.price[usize::from(rank)]);
+            *seen = prices.fold(CLOSED, |a, b| larger(b, a));
+        }
         for (k, word) in self.open.iter_mut().enumerate() {
-            let rest = ranks - 64 * k;
+            let rest = self.members.len() - 64 * k;
             *word = if rest >= 64 { u64::MAX } else { (1 << rest) - 1 };
+        }
+    }
+
+    /// What a lane between nodes keeps shut until all are released.
+    #[inline]
+    pub fn close(&mut self, rank: usize) {
+        let class = usize::from(self.class[rank]);
+        if self.shuts[class].is_empty() {
+            self.shut(rank);
+        }
+        for &class in &self.shuts[class] {
+            let class = usize::from(class);
+            self.seen[class] = CLOSED;
+            self.open[class / 64] &= !(1 << (class % 64));
+        }
+    }
+
+    /// Classes that meet at a resource are shut until all are released.
+    pub fn close_all_at(&mut self, resource: usize) {
+        for &class in &self.at[resource] {
+            let class = usize::from(class);
+            self.seen[class] = CLOSED;
+            self.open[class / 64] &= !(1 << (class % 64));
         }
     }
 
@@ -101,9 +176,10 @@ impl Side {
     #[inline]
     pub fn shut(&mut self, rank: usize) {
         self.shut[rank] += 1;
-        let place = usize::from(self.place[rank]);
-        self.open[place / 64] &= !(1 << (place % 64));
-        self.seen[rank] = CLOSED;
+        let class = usize::from(self.class[rank]);
+        if self.shut[rank] == 1 && self.seen[class] > CLOSED {
+            self.look(class);
+        }
     }
 
     /// One fewer is.
@@ -111,128 +187,129 @@ impl Side {
     pub fn open(&mut self, rank: usize) {
         self.shut[rank] -= 1;
         if self.shut[rank] == 0 {
-            let place = usize::from(self.place[rank]);
-            self.open[place / 64] |= 1 << (place % 64);
-            self.seen[rank] = self.price[rank];
+            self.look(usize::from(self.class[rank]));
         }
     }
 
     #[inline]
-    pub fn is_open(&self, rank: usize) -> bool {
-        self.shut[rank] == 0
+    fn look(&mut self, class: usize) {
+        let seen = self
+            .open_ones(class)
+            .map(|rank| self.price[rank])
+            .fold(CLOSED, |a, b| larger(b, a));
+        self.seen[class] = seen;
+        let bit = 1 << (class % 64);
+        if seen > CLOSED {
+            self.open[class / 64] |= bit;
+        } else {
+            self.open[class / 64] &= !bit;
+        }
     }
 
-    /// The partner for which `min(time, cap) * (own + price)` is largest and over `most`, which it becomes.
-    fn best(&self, time: &[f32], cap: f32, top: f32, own: f32, most: &mut f32) -> Option<usize> {
-        let mut found = None;
-        let mut probes = 0;
-        for (k, &word) in self.open.iter().enumerate() {
-            let mut bits = word;
-            while bits != 0 {
-                let at = 64 * k + bits.trailing_zeros() as usize;
-                bits &= bits - 1;
-                if top * (own + self.most[at]) <= *most {
-                    return found;
-                }
-                if probes == PROBES {
-                    return self.best_of_all(time, cap, own, most).or(found);
-                }
-                probes += 1;
-                let rank = usize::from(self.order[at]);
-                let weight = smaller(time[rank], cap) * (own + self.price[rank]);
-                if weight > *most {
-                    *most = weight;
-                    found = Some(rank);
+    #[inline]
+    fn open_ones(&self, class: usize) -> impl Iterator<Item = usize> + Clone + '_ {
+        let members = self.members[class].iter().map(|&rank| usize::from(rank));
+        members.filter(|&rank| self.shut[rank] == 0)
+    }
+
+    /// The class for which `min(time, cap) * (own + price)` is largest, if over `most`; `some` are those with any time.
+    fn best(&self, (line, some): (&[f32], &[u64]), cap: f32, own: f32, most: f32) -> Option<usize> {
+        let weight = |time: f32, price: f32| smaller(time, cap) * (own + price);
+        let left = || self.open.iter().zip(some).map(|(open, some)| open & some);
+        let many: u32 = left().map(u64::count_ones).sum();
+        if many <= FEW {
+            let (mut found, mut most) = (None, most);
+            for (k, mut bits) in left().enumerate() {
+                while bits != 0 {
+                    let class = 64 * k + bits.trailing_zeros() as usize;
+                    bits &= bits - 1;
+                    let weight = weight(line[class], self.seen[class]);
+                    if weight > most {
+                        (most, found) = (weight, Some(class));
+                    }
                 }
             }
+            return found;
         }
-        found
-    }
-
-    fn best_of_all(&self, time: &[f32], cap: f32, own: f32, most: &mut f32) -> Option<usize> {
-        let weight = |time: f32, price: f32| smaller(time, cap) * (own + price);
         // The block that has the largest first, then where in it: the first is a loop over vectors.
         let mut found = None;
-        for (k, (times, prices)) in time.chunks(BLOCK).zip(self.seen.chunks(BLOCK)).enumerate() {
+        let mut most = most;
+        let (times, prices) = (line.as_chunks::<BLOCK>().0, self.seen.as_chunks::<BLOCK>().0);
+        for (k, (times, prices)) in times.iter().zip(prices).enumerate() {
             let mut tops = [0.0f32; 8];
-            let ((times, rest), (prices, others)) = (times.as_chunks::<8>(), prices.as_chunks::<8>());
-            for (times, prices) in times.iter().zip(prices) {
-                for k in 0..8 {
-                    tops[k] = larger(weight(times[k], prices[k]), tops[k]);
+            let eights = times.as_chunks::<8>().0.iter().zip(prices.as_chunks::<8>().0);
+            for (times, prices) in eights {
+                for at in 0..8 {
+                    tops[at] = larger(weight(times[at], prices[at]), tops[at]);
                 }
             }
-            for (&time, &price) in rest.iter().zip(others) {
-                tops[0] = larger(weight(time, price), tops[0]);
+            for half in [4, 2, 1] {
+                for at in 0..half {
+                    tops[at] = larger(tops[at], tops[at + half]);
+                }
             }
-            let top = tops.iter().fold(0.0, |a, &b| larger(b, a));
-            if top > *most {
-                (*most, found) = (top, Some(k * BLOCK));
+            let top = tops[0];
+            if top > most {
+                (most, found) = (top, Some(k * BLOCK));
             }
         }
         let begin = found?;
-        let mut block = time[begin..].iter().zip(&self.seen[begin..]);
-        Some(begin + block.position(|(&time, &price)| weight(time, price) == *most)?)
-    }
-}
-
-impl Lines {
-    fn new(ranks: usize) -> Self {
-        Self {
-            time: vec![0.0; ranks * ranks],
-            most: vec![0.0; ranks],
-        }
-    }
-
-    fn bound(&mut self, ranks: usize) {
-        for (most, line) in self.most.iter_mut().zip(self.time.chunks(ranks)) {
-            *most = super::largest(line);
-        }
+        let mut block = line[begin..].iter().zip(&self.seen[begin..]);
+        Some(begin + block.position(|(&time, &price)| weight(time, price) == most)?)
     }
 }
 
 impl Far {
-    /// Room for this many ranks.
-    pub fn new(ranks: usize) -> Self {
+    /// Room for any demand on a fabric.
+    pub fn new(net: &Net, ends: &Ends) -> Self {
+        let (out, into) = (Side::new(net, &ends.out), Side::new(net, &ends.into));
         Self {
-            ranks,
-            rows: Lines::new(ranks),
-            columns: Lines::new(ranks),
-            out: Side::new(ranks),
-            into: Side::new(ranks),
+            ranks: net.ranks,
+            time: vec![0.0; net.ranks * net.ranks],
+            rows: Lines::new(out.members.len(), &into),
+            columns: Lines::new(into.members.len(), &out),
+            out,
+            into,
         }
     }
 
     /// Takes a demand's bytes.
     pub fn begin(&mut self, net: &Net, ends: &Ends, bytes: &[u64]) {
         let n = self.ranks;
-        self.rows.time.fill(0.0);
+        self.time.fill(0.0);
         for (from, runs) in ends.runs.iter().enumerate() {
             for &(to, lane, count) in runs {
                 let (at, lane) = (from * n + to as usize, lane as usize);
                 for k in 0..count as usize {
-                    self.rows.time[at + k] = bytes[at + k] as f32 * net.inv[lane + k];
+                    self.time[at + k] = bytes[at + k] as f32 * net.inv[lane + k];
                 }
             }
         }
-        for to in 0..n {
-            for from in 0..n {
-                self.columns.time[to * n + from] = self.rows.time[from * n + to];
+        for out in 0..self.out.members.len() {
+            for into in 0..self.into.members.len() {
+                self.find_most(out, into);
             }
         }
-        self.bound();
     }
 
-    /// Bounds of all lines from scratch.
-    pub fn bound(&mut self) {
-        self.rows.bound(self.ranks);
-        self.columns.bound(self.ranks);
+    /// The most time of a pair of classes.
+    #[inline]
+    fn find_most(&mut self, out: usize, into: usize) {
+        let mut most = 0.0;
+        for &from in &self.out.members[out] {
+            for &to in &self.into.members[into] {
+                most = larger(self.time[usize::from(from) * self.ranks + usize::from(to)], most);
+            }
+        }
+        self.rows.set(out, into, most);
+        self.columns.set(into, out, most);
     }
 
-    /// What is left of a pair.
+    /// Sets what is left of a pair.
     #[inline]
     pub fn set(&mut self, from: usize, to: usize, time: f32) {
-        self.rows.time[from * self.ranks + to] = time;
-        self.columns.time[to * self.ranks + from] = time;
+        self.time[from * self.ranks + to] = time;
+        self.find_most(usize::from(self.out.class[from]), usize::from(self.into.class[to]));
     }
 
     /// New prices of all resources.
@@ -241,35 +318,95 @@ impl Far {
         self.into.set(&ends.into, price);
     }
 
+    /// What is left of a pair.
+    #[inline]
+    pub fn time(&self, from: usize, to: usize) -> f32 {
+        self.time[from * self.ranks + to]
+    }
+
     /// What a pair's lane is worth.
     #[inline]
     pub fn weight(&self, from: usize, to: usize, cap: f32) -> f32 {
-        smaller(self.rows.time[from * self.ranks + to], cap) * (self.out.price[from] + self.into.price[to])
+        smaller(self.time[from * self.ranks + to], cap) * (self.out.price[from] + self.into.price[to])
     }
 
-    /// The destination of the heaviest lane from a rank that is open, if it is over `most`, which it becomes.
-    pub fn heaviest_from(&self, from: usize, cap: f32, most: &mut f32) -> Option<usize> {
-        let line = &self.rows.time[from * self.ranks..(from + 1) * self.ranks];
-        let top = smaller(self.rows.most[from], cap);
-        self.into.best(line, cap, top, self.out.price[from], most)
+    /// The heaviest lane from a class, if it is over `most`, which it becomes.
+    pub fn heaviest_from(&self, class: usize, cap: f32, most: &mut f32) -> Option<(usize, usize)> {
+        let own = self.out.seen[class];
+        if own <= CLOSED {
+            return None;
+        }
+        let best = self.into.best(self.rows.of(class), cap, own, *most)?;
+        // Who has the most time, or is worth most, may be shut: then all are looked at.
+        self.heaviest_of(class, best, cap, most).or_else(|| {
+            let mut found = None;
+            for into in 0..self.into.members.len() {
+                found = self.heaviest_of(class, into, cap, most).or(found);
+            }
+            found
+        })
     }
 
-    /// The same for a receiver: the source.
-    pub fn heaviest_to(&self, to: usize, cap: f32, most: &mut f32) -> Option<usize> {
-        let line = &self.columns.time[to * self.ranks..(to + 1) * self.ranks];
-        let top = smaller(self.columns.most[to], cap);
-        self.out.best(line, cap, top, self.into.price[to], most)
+    /// The same for a receiving class.
+    pub fn heaviest_to(&self, class: usize, cap: f32, most: &mut f32) -> Option<(usize, usize)> {
+        let own = self.into.seen[class];
+        if own <= CLOSED {
+            return None;
+        }
+        let best = self.out.best(self.columns.of(class), cap, own, *most)?;
+        self.heaviest_of(best, class, cap, most).or_else(|| {
+            let mut found = None;
+            for out in 0..self.out.members.len() {
+                found = self.heaviest_of(out, class, cap, most).or(found);
+            }
+            found
+        })
+    }
+
+    /// The heaviest lane of a pair of classes whose ends are open, if it is over `most`, which it becomes.
+    #[inline]
+    fn heaviest_of(&self, out: usize, into: usize, cap: f32, most: &mut f32) -> Option<(usize, usize)> {
+        let mut found = None;
+        if self.out.seen[out] <= CLOSED || self.into.seen[into] <= CLOSED {
+            return None;
+        }
+        for &from in &self.out.members[out] {
+            let from = usize::from(from);
+            if self.out.shut[from] > 0 {
+                continue;
+            }
+            let (own, line) = (
+                self.out.price[from],
+                &self.time[from * self.ranks..(from + 1) * self.ranks],
+            );
+            for &to in &self.into.members[into] {
+                let to = usize::from(to);
+                let weight = smaller(line[to], cap) * (own + self.into.price[to]);
+                if weight > *most && self.into.shut[to] == 0 {
+                    (*most, found) = (weight, Some((from, to)));
+                }
+            }
+        }
+        found
     }
 
     /// Adds what is left to the loads of the resources at both ends.
     pub fn load(&self, ends: &Ends, load: &mut [f32]) {
-        let sides = [(&ends.out, &self.rows.time), (&ends.into, &self.columns.time)];
-        for (of, time) in sides {
-            for (ids, line) in of.iter().zip(time.chunks(self.ranks)) {
-                let sum = total(line);
-                ids.iter()
-                    .for_each(|&r| load[usize::from(r)] += sum * ends.hold[usize::from(r)]);
+        let n = self.ranks;
+        let mut add = |ids: &[u16], sum: f32| {
+            ids.iter()
+                .for_each(|&r| load[usize::from(r)] += sum * ends.hold[usize::from(r)]);
+        };
+        for (ids, line) in ends.out.iter().zip(self.time.chunks(n)) {
+            add(ids, total(line));
+        }
+        // Row by row: sums of eight columns at a time.
+        for (first, ids) in (0..n).step_by(8).zip(ends.into.chunks(8)) {
+            let mut sums = [0.0f32; 8];
+            for line in self.time.chunks(n) {
+                sums.iter_mut().zip(&line[first..]).for_each(|(sum, time)| *sum += time);
             }
+            ids.iter().zip(sums).for_each(|(ids, sum)| add(ids, sum));
         }
     }
 }

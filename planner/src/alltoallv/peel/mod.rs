@@ -10,6 +10,7 @@ mod commit;
 mod effort;
 mod far;
 mod prices;
+mod quick;
 mod select;
 mod swap;
 mod sweep;
@@ -25,6 +26,9 @@ pub const PEEL_MOST: usize = 256;
 
 const NOBODY: u32 = u32::MAX;
 
+/// Marks a lane between nodes in a selection of quick steps.
+const FAR: u32 = 1 << 31;
+
 /// The state of a plan under way.
 #[derive(Clone, Debug)]
 pub(super) struct Peel {
@@ -38,6 +42,8 @@ pub(super) struct Peel {
     active: Vec<u32>,
     /// How many there are of these in each node, and of all others.
     local_left: Vec<u32>,
+    /// Node of each resource.
+    node: Vec<u16>,
     far_left: usize,
     /// Pairs between nodes, where their ends say all about them.
     far: Option<far::Far>,
@@ -70,6 +76,8 @@ pub(super) struct Peel {
     cap: f32,
     /// Resources by load, largest first.
     order: Vec<u16>,
+    keys: Vec<u8>,
+    some: Vec<(u8, u16)>,
     /// Lanes of each resource.
     user_start: Vec<u32>,
     users: Vec<u32>,
@@ -82,6 +90,10 @@ pub(super) struct Peel {
     taken: Vec<u64>,
     in_use: Vec<u16>,
     limit: Vec<u16>,
+    /// Every resource carries one lane, or any number.
+    single: bool,
+    /// Steps are quick.
+    quick: bool,
     egress: Vec<bool>,
     owner: Vec<u32>,
     selection: Vec<u32>,
@@ -117,7 +129,8 @@ impl Peel {
         let limit: Vec<u16> = (0..resources)
             .map(|r| if net.port[r] { 1 } else { net.slots[r] })
             .collect();
-        let small = resources <= WORD && limit.iter().all(|&limit| limit == 1 || limit == UNLIMITED);
+        let single = limit.iter().all(|&limit| limit == 1 || limit == UNLIMITED);
+        let small = resources <= WORD && single;
         let mask = |lane: usize| {
             let uses = net.uses(lane).iter().filter(|&&r| limit[usize::from(r)] != UNLIMITED);
             uses.fold(0u64, |mask, &r| mask | 1 << r)
@@ -139,8 +152,13 @@ impl Peel {
             rest: vec![0.0; lanes],
             active: Vec::with_capacity(n * if net.ends.is_some() { per_node } else { n }),
             local_left: vec![0; nodes],
+            node: (0..resources).map(|r| (r * nodes / resources) as u16).collect(),
             far_left: 0,
-            far: (peeled && net.ends.is_some()).then(|| far::Far::new(n)),
+            far: net
+                .ends
+                .as_ref()
+                .filter(|_| peeled)
+                .map(|ends| far::Far::new(net, ends)),
             live: Vec::with_capacity(several.len()),
             live_ends: Vec::with_capacity(nodes),
             several,
@@ -159,6 +177,8 @@ impl Peel {
             weight: vec![0.0; lanes],
             cap: 0.0,
             order: (0..resources as u16).collect(),
+            keys: vec![0; resources],
+            some: Vec::with_capacity(resources),
             user_start,
             users,
             masks,
@@ -167,6 +187,8 @@ impl Peel {
             taken: vec![0; resources.div_ceil(WORD)],
             in_use: vec![0; resources],
             limit,
+            single,
+            quick: false,
             egress: is_egress,
             owner: vec![NOBODY; resources],
             selection: Vec::with_capacity(2 * n),
@@ -222,15 +244,19 @@ impl Peel {
         if self.steps > 0 && self.steps.is_multiple_of(self.effort.sweep_every) {
             self.sweep_some(net);
         }
-        self.steps += 1;
         self.rank(net);
+        self.steps += 1;
         // Where figures are absurd, everything that is left of one pair is always a way on.
         let mut found = (f32::MIN, f32::INFINITY, self.quantum);
         self.best.clear();
         for at in 0..self.effort.tried {
             let cap = self.effort.caps[at] * self.quantum;
             self.weigh(net, cap);
-            self.select(net, cap);
+            if self.quick {
+                self.select_quick(net, cap);
+            } else {
+                self.select(net, cap);
+            }
             let (utility, duration) = self.durations(net, cap);
             if utility > found.0 {
                 found = (utility, duration, cap);
@@ -257,8 +283,7 @@ impl Peel {
 
     /// Loads from what is left, from scratch: sums of differences drift.
     fn recount(&mut self, net: &Net) {
-        if let (Some(far), Some(ends)) = (&mut self.far, &net.ends) {
-            far.bound();
+        if let (Some(far), Some(ends)) = (&self.far, &net.ends) {
             self.base.fill(0.0);
             far.load(ends, &mut self.base);
         }

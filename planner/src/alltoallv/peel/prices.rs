@@ -6,6 +6,9 @@ use super::{Peel, total};
 use crate::alltoallv::maths::to16;
 use crate::alltoallv::net::{Net, WORD};
 
+/// Steps from one valuation of a node's lanes to the next, where steps are to be quick.
+const TURNS: usize = 4;
+
 impl Peel {
     /// Prices, and resources in order of load.
     pub(super) fn rank(&mut self, net: &Net) {
@@ -29,7 +32,7 @@ impl Peel {
 
     /// Resources in order of load.
     fn sort(&mut self, scale: f32) {
-        if self.order.len() <= WORD {
+        if self.load.len() <= WORD {
             // Nearly in order from the step before: few exchanges.
             for i in 1..self.order.len() {
                 let r = self.order[i];
@@ -48,36 +51,83 @@ impl Peel {
             }
             return;
         }
-        // Counted into 256 steps of load, in the order of their numbers within a step.
-        let step = |load: f32| 255 - ((load * scale * 255.0) as i32).clamp(0, 255) as usize;
-        let mut begins = [0u16; 257];
-        self.load.iter().for_each(|&load| begins[step(load) + 1] += 1);
-        for k in 0..256 {
-            begins[k + 1] += begins[k];
+        // Counted into 256 steps of load, in the order of their numbers within a step: the last bits of a float this large are
+        // a whole number.
+        const WHOLE: f32 = 8_388_608.0;
+        let scale = 255.0 * scale;
+        for (key, &load) in self.keys.iter_mut().zip(&self.load) {
+            *key = 255 - (load * scale + WHOLE).to_bits() as u8;
         }
-        for (r, &load) in self.load.iter().enumerate() {
-            let at = &mut begins[step(load)];
-            self.order[usize::from(*at)] = r as u16;
+        // Where one duration is tried, it is known already which are looked at.
+        let bar = if self.is_quick() {
+            let bar = self.bar(self.effort.caps[0] * self.quantum);
+            255 - (bar * scale + WHOLE).to_bits() as u8
+        } else {
+            u8::MAX
+        };
+        self.some.clear();
+        let mut begins = [0u16; 256];
+        for (r, (&key, &egress)) in self.keys.iter().zip(&self.egress).enumerate() {
+            if key <= bar || egress {
+                begins[usize::from(key)] += 1;
+                self.some.push((key, r as u16));
+            }
+        }
+        let mut sum = 0;
+        for begin in &mut begins {
+            sum += std::mem::replace(begin, sum);
+        }
+        self.order.resize(self.some.len(), 0);
+        for &(key, r) in &self.some {
+            let at = &mut begins[usize::from(key)];
+            self.order[usize::from(*at)] = r;
             *at += 1;
         }
     }
 
+    /// Load from which a resource that is no sending port is looked at, for a duration.
+    pub(super) fn bar(&self, cap: f32) -> f32 {
+        (self.most - cap).min(0.98 * self.most)
+    }
+
     /// What bytes are worth on lanes, and on the other lanes of their pairs.
     fn appraise(&mut self, net: &Net) {
-        for &pair in &self.active {
-            let lanes = net.lanes(pair as usize);
-            for lane in lanes.clone() {
-                let sum: f32 = net.padded(lane).iter().map(|&r| self.price[usize::from(r)]).sum();
-                self.worth[lane] = sum * net.inv[lane];
+        if self.far.is_none() {
+            for at in 0..self.active.len() {
+                self.appraise_pair(net, self.active[at] as usize);
             }
-            if lanes.len() == 2 {
-                self.other_worth[lanes.start] = self.worth[lanes.start + 1];
-                self.other_worth[lanes.start + 1] = self.worth[lanes.start];
-                continue;
+            return;
+        }
+        let (n, around) = (net.ranks, net.ranks / self.local_left.len());
+        for node in 0..self.local_left.len() {
+            if self.is_looked_at(node) {
+                for from in node * around..(node + 1) * around {
+                    (node * around..(node + 1) * around).for_each(|to| self.appraise_pair(net, from * n + to));
+                }
             }
-            for lane in lanes.clone() {
-                self.other_worth[lane] = self.worth[self.other(lanes.clone(), lane)];
-            }
+        }
+    }
+
+    /// Whether lanes within a node are valued at this step: of nodes with something left to themselves all of them, or, where
+    /// steps are to be quick, each in its turn.
+    pub(super) fn is_looked_at(&self, node: usize) -> bool {
+        self.local_left[node] > 0 && (self.steps == 0 || !self.is_quick() || node % TURNS == self.steps % TURNS)
+    }
+
+    #[inline]
+    fn appraise_pair(&mut self, net: &Net, pair: usize) {
+        let lanes = net.lanes(pair);
+        for lane in lanes.clone() {
+            let sum: f32 = net.padded(lane).iter().map(|&r| self.price[usize::from(r)]).sum();
+            self.worth[lane] = sum * net.inv[lane];
+        }
+        if lanes.len() == 2 {
+            self.other_worth[lanes.start] = self.worth[lanes.start + 1];
+            self.other_worth[lanes.start + 1] = self.worth[lanes.start];
+            return;
+        }
+        for lane in lanes.clone() {
+            self.other_worth[lane] = self.worth[self.other(lanes.clone(), lane)];
         }
     }
 }

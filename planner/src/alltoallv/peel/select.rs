@@ -19,11 +19,14 @@ impl Peel {
         }
         let nodes = self.local_left.len();
         for node in 0..nodes {
-            // Of a node with nothing left to itself no weight is looked at.
-            if self.local_left[node] > 0 {
+            if self.is_looked_at(node) {
                 for rank in node * net.ranks / nodes..(node + 1) * net.ranks / nodes {
                     let (begin, end) = net.local[rank];
-                    self.weigh_range(net, cap, begin as usize..end as usize);
+                    let lanes = begin as usize..end as usize;
+                    self.weigh_range(net, cap, lanes.clone());
+                    if self.quick && !lanes.is_empty() {
+                        self.find_heaviest(net, lanes);
+                    }
                 }
             }
         }
@@ -77,7 +80,7 @@ impl Peel {
     /// Fills `selection`.
     pub(super) fn select(&mut self, net: &Net, cap: f32) {
         self.release();
-        let bar = (self.most - cap).min(0.98 * self.most);
+        let bar = self.bar(cap);
         let small = !self.masks.is_empty();
         for at in 0..self.order.len() {
             let r = self.order[at];
@@ -94,8 +97,17 @@ impl Peel {
                         return;
                     }
                 }
-            } else if let Some(lane) = self.heaviest(net, resource) {
-                self.take(net, lane);
+            } else {
+                // A lane between nodes may be another rank's of the class: then there is still one in the node to be found.
+                for _ in 0..2 {
+                    match self.heaviest(net, resource) {
+                        Some(lane) => self.take(net, lane),
+                        None => break,
+                    }
+                    if self.far.is_none() || self.full(resource) {
+                        break;
+                    }
+                }
             }
         }
     }
@@ -116,36 +128,39 @@ impl Peel {
 
     /// The heaviest lane of a resource whose resources are all free.
     pub(super) fn heaviest(&self, net: &Net, resource: usize) -> Option<usize> {
-        let users = self.user_start[resource] as usize..self.user_start[resource + 1] as usize;
-        let (mut best, mut most) = (usize::MAX, 0.0);
-        let nodes = self.local_left.len();
-        if self.far.is_none() || self.local_left[resource * nodes / net.resources] > 0 {
+        let (lane, mut most) = self.heaviest_local(net, resource, 0.0);
+        let far = self.heaviest_far(resource, self.cap, &mut most);
+        far.map_or(lane, |(from, to)| Some(net.first[from * net.ranks + to] as usize))
+    }
+
+    /// The same but for lanes that are found by their ends, if it is worth more than `most`, and what it is worth.
+    #[inline]
+    pub(super) fn heaviest_local(&self, net: &Net, resource: usize, mut most: f32) -> (Option<usize>, f32) {
+        let mut best = None;
+        if self.far.is_none() || self.local_left[usize::from(self.node[resource])] > 0 {
+            let users = self.user_start[resource] as usize..self.user_start[resource + 1] as usize;
             for &lane in &self.users[users] {
                 let weight = self.weight[lane as usize];
                 if weight > most && self.fits(net, lane as usize) {
-                    (best, most) = (lane as usize, weight);
+                    (best, most) = (Some(lane as usize), weight);
                 }
             }
         }
-        if let (Some(far), Some(ends)) = (&self.far, &net.ends) {
-            for &from in &ends.senders[resource] {
-                let from = from as usize;
-                if far.out.is_open(from)
-                    && let Some(to) = far.heaviest_from(from, self.cap, &mut most)
-                {
-                    best = net.first[from * net.ranks + to] as usize;
-                }
-            }
-            for &to in &ends.receivers[resource] {
-                let to = to as usize;
-                if far.into.is_open(to)
-                    && let Some(from) = far.heaviest_to(to, self.cap, &mut most)
-                {
-                    best = net.first[from * net.ranks + to] as usize;
-                }
-            }
+        (best, most)
+    }
+
+    /// The ends of the heaviest of those, if it is over `most`, which it becomes.
+    #[inline]
+    pub(super) fn heaviest_far(&self, resource: usize, cap: f32, most: &mut f32) -> Option<(usize, usize)> {
+        let far = self.far.as_ref()?;
+        let mut pair = None;
+        for &class in &far.out.at[resource] {
+            pair = far.heaviest_from(usize::from(class), cap, most).or(pair);
         }
-        (best != usize::MAX).then_some(best)
+        for &class in &far.into.at[resource] {
+            pair = far.heaviest_to(usize::from(class), cap, most).or(pair);
+        }
+        pair
     }
 
     /// Every resource of a lane is free.
@@ -241,8 +256,10 @@ impl Peel {
         if !self.masks.is_empty() {
             return;
         }
-        self.in_use.fill(0);
-        self.owner.fill(NOBODY);
+        if !self.is_quick() {
+            self.in_use.fill(0);
+            self.owner.fill(NOBODY);
+        }
         if let Some(far) = &mut self.far {
             far.out.release();
             far.into.release();

@@ -2,7 +2,7 @@
 //!
 //! It only compares; bytes are set on commit. Start at [`Peel::durations`].
 
-use super::{Peel, larger, smaller};
+use super::{FAR, Peel, larger, smaller, total};
 use crate::alltoallv::maths::{root64, to64};
 use crate::alltoallv::net::Net;
 
@@ -18,6 +18,8 @@ pub(super) struct Scratch {
     served: Vec<[f32; MOST]>,
     touched: Vec<u16>,
     is_touched: Vec<bool>,
+    /// Loads to the power 64 of resources that it touches not.
+    untouched: Vec<f32>,
     times: Vec<f32>,
 }
 
@@ -27,6 +29,7 @@ impl Scratch {
             served: vec![[0.0; MOST]; resources],
             touched: Vec::with_capacity(resources),
             is_touched: vec![false; resources],
+            untouched: vec![0.0; resources],
             times: Vec::with_capacity(lanes),
         }
     }
@@ -71,6 +74,18 @@ impl Peel {
         };
         let mut longest = [0.0f32; MANY];
         for &lane in &self.selection {
+            if let (FAR.., Some(ends)) = (lane, &net.ends) {
+                let served = self.served_far(lane, &tried);
+                longest
+                    .iter_mut()
+                    .zip(served)
+                    .for_each(|(longest, served)| *longest = larger(*longest, served));
+                let (from, to) = super::quick::ranks(lane);
+                for &r in ends.out[from].iter().chain(&ends.into[to]) {
+                    scratch.add(r, &served, &self.high);
+                }
+                continue;
+            }
             let lane = lane as usize;
             let pair = net.pair[lane] as usize;
             let (rest, planned, inv, rate) = (self.rest[lane], self.share[lane], net.inv[lane], net.rate[lane]);
@@ -98,10 +113,10 @@ impl Peel {
             }
         }
         let scale = 1.0 / self.most.max(f32::MIN_POSITIVE);
-        let untouched = self.high.iter().zip(&scratch.is_touched);
-        let untouched: f32 = untouched
-            .map(|(high, touched)| if *touched { 0.0 } else { *high })
-            .sum();
+        for ((untouched, high), touched) in scratch.untouched.iter_mut().zip(&self.high).zip(&scratch.is_touched) {
+            *untouched = *high * f32::from(1 - u8::from(*touched));
+        }
+        let untouched = total(&scratch.untouched);
         let mut after = [untouched; MANY];
         for &r in &scratch.touched {
             let at = usize::from(r);
@@ -134,7 +149,7 @@ impl Peel {
         let (least, most) = (self.quantum / 3.0, 1.5 * cap);
         let step = self.selection.len().div_ceil(16);
         for &lane in self.selection.iter().step_by(step) {
-            let time = self.rest[lane as usize] * net.inv[lane as usize];
+            let time = self.time_left(net, lane);
             if time >= least && time <= most {
                 times.push(time);
             }

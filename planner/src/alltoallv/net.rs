@@ -264,6 +264,12 @@ impl Net {
         &self.padded[lane * self.stride..(lane + 1) * self.stride]
     }
 
+    /// Resources of all lanes, so many for each, padded.
+    #[inline]
+    pub fn all_padded(&self) -> (&[u16], usize) {
+        (&self.padded, self.stride)
+    }
+
     /// Time that a byte on a lane keeps a resource busy, nanoseconds.
     #[inline]
     pub fn hold(&self, lane: usize, resource: u16) -> f32 {

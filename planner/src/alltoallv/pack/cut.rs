@@ -89,14 +89,23 @@ impl Pack {
                 for &(to, lane, count) in &ends.runs[from] {
                     let (to, lane, count) = (to as usize, lane as usize, count as usize);
                     let mut rem = &rem[from * n + to..from * n + to + count];
-                    let mut inv = &net.inv[lane..lane + count];
                     let mut group = usize::from(fans.group[to]);
+                    // Signed: one instruction, and no demand comes near the sign.
+                    let time = |rem: u64, inv: f32| rem as i64 as f32 * inv;
+                    if ends.inv > 0.0 {
+                        while !rem.is_empty() {
+                            let (mine, others) = rem.split_at(usize::from(fans.groups[group].1));
+                            tile[group] = time(mine.iter().sum(), ends.inv);
+                            (rem, group) = (others, group + 1);
+                        }
+                        continue;
+                    }
+                    let mut inv = &net.inv[lane..lane + count];
                     while !rem.is_empty() {
                         let width = usize::from(fans.groups[group].1);
                         let (mine, others) = rem.split_at(width);
                         let (rates, more) = inv.split_at(width);
-                        // Signed: one instruction, and no demand comes near the sign.
-                        tile[group] = mine.iter().zip(rates).map(|(&rem, inv)| rem as i64 as f32 * inv).sum();
+                        tile[group] = mine.iter().zip(rates).map(|(&rem, &inv)| time(rem, inv)).sum();
                         (rem, inv, group) = (others, more, group + 1);
                     }
                 }

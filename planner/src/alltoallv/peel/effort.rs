@@ -34,8 +34,8 @@ impl Effort {
         polish: false,
         rho: 3.0,
         durations: 4,
-        initial_sweeps: 6,
-        sweep_every: 3,
+        initial_sweeps: 4,
+        sweep_every: 4,
         tries: 1,
     };
     /// Four durations and exchanges.

@@ -64,6 +64,9 @@ pub(super) struct Peel {
     tops: Vec<f32>,
     /// Load over the largest to the power 32 while sweeping, what a nanosecond on each resource is worth else; and a zero.
     price: Vec<f32>,
+    /// How fast prices rise with loads while sweeping, of all but ports, and what share of their time; 0 for ports.
+    curve: Vec<f32>,
+    bends: Vec<f32>,
     /// Load over the largest to the power 64, and the sum of all.
     high: Vec<f32>,
     highs: f32,
@@ -83,6 +86,10 @@ pub(super) struct Peel {
     users: Vec<u32>,
     /// Resources of each lane as bits, where all fit one word and carry one lane each, or any number.
     masks: Vec<u64>,
+    /// The same in the order of `users`.
+    user_masks: Vec<u64>,
+    /// The other lane of each lane's pair, in that case, if no pair has more.
+    twins: Vec<u16>,
     /// Sending ports as bits, in that case.
     senders: u64,
     /// The heaviest lane of each resource, free or not, in that case.
@@ -170,6 +177,10 @@ impl Peel {
             base: vec![0.0; resources],
             tops: vec![0.0; nodes],
             price: vec![0.0; resources + 1],
+            curve: vec![0.0; resources + 1],
+            bends: (0..resources)
+                .map(|r| if net.port[r] { 0.0 } else { net.share[r] })
+                .collect(),
             high: vec![0.0; resources],
             highs: 0.0,
             worth: vec![0.0; lanes],
@@ -179,9 +190,15 @@ impl Peel {
             order: (0..resources as u16).collect(),
             keys: vec![0; resources],
             some: Vec::with_capacity(resources),
+            twins: if masks.is_empty() { Vec::new() } else { twins(net) },
+            user_masks: if masks.is_empty() {
+                Vec::new()
+            } else {
+                users.iter().map(|&lane| masks[lane as usize]).collect()
+            },
+            masks,
             user_start,
             users,
-            masks,
             senders,
             heaviest: vec![0.0; resources],
             taken: vec![0; resources.div_ceil(WORD)],
@@ -289,6 +306,20 @@ impl Peel {
         }
         self.reload(net);
     }
+}
+
+/// The other lane of each lane's pair, or the lane itself; none where a pair has more than two.
+fn twins(net: &Net) -> Vec<u16> {
+    let pairs = || (0..net.ranks * net.ranks).map(|pair| net.lanes(pair));
+    if net.len() > usize::from(u16::MAX) || pairs().any(|lanes| lanes.len() > 2) {
+        return Vec::new();
+    }
+    let twin = |lanes: std::ops::Range<usize>| {
+        lanes
+            .clone()
+            .map(move |lane| (lanes.start + lanes.end - 1 - lane) as u16)
+    };
+    pairs().flat_map(twin).collect()
 }
 
 /// Lanes of each resource, but for those that are found by their ends.

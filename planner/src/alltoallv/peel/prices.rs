@@ -2,10 +2,12 @@
 //!
 //! It reads loads and changes none. Start at [`Peel::rank`].
 
-use super::{Peel, total};
+use super::{Peel, larger, total};
 use crate::alltoallv::maths::to16;
 use crate::alltoallv::net::{Net, WORD};
 
+/// A load's 16th power that is as good as none.
+const LEAST: f32 = 1.4e-9;
 /// Steps from one valuation of a node's lanes to the next, where steps are to be quick.
 const TURNS: usize = 4;
 
@@ -20,6 +22,8 @@ impl Peel {
             let x = load * scale;
             let p = to16(x);
             *price = (p + 0.05 * x * x + 1e-9) * share;
+            // Far below the largest a load counts for nothing, and numbers too small for a float take long.
+            let p = larger(p, LEAST);
             *high = (p * p) * (p * p);
         }
         self.highs = total(&self.high);
@@ -33,22 +37,7 @@ impl Peel {
     /// Resources in order of load.
     fn sort(&mut self, scale: f32) {
         if self.load.len() <= WORD {
-            // Nearly in order from the step before: few exchanges.
-            for i in 1..self.order.len() {
-                let r = self.order[i];
-                let key = self.load[usize::from(r)];
-                let mut at = i;
-                // By number among equals: the order must not remember earlier demands.
-                while at > 0 && {
-                    let before = self.order[at - 1];
-                    let load = self.load[usize::from(before)];
-                    load < key || (load == key && before > r)
-                } {
-                    self.order[at] = self.order[at - 1];
-                    at -= 1;
-                }
-                self.order[at] = r;
-            }
+            self.sort_few();
             return;
         }
         // Counted into 256 steps of load, in the order of their numbers within a step: the last bits of a float this large are
@@ -85,6 +74,26 @@ impl Peel {
         }
     }
 
+    /// The same of resources that fit one word: those that are looked at for any duration, without a branch.
+    fn sort_few(&mut self) {
+        const LAST: u32 = WORD as u32 - 1;
+        let bar = self.bar(self.effort.caps[0] * self.quantum);
+        let mut keys = [0i32; WORD + 1];
+        let mut count = 0;
+        for (r, (&load, &egress)) in self.load.iter().zip(&self.egress).enumerate() {
+            // Bits of positive floats are in their order; the last of them are the number, lowest first.
+            keys[count % WORD] = (load.to_bits() & !LAST | (LAST - r as u32)) as i32;
+            count += usize::from((load >= bar) | egress);
+        }
+        keys[count..].fill(0);
+        self.order.resize(count, 0);
+        let looked_at = &keys[..count.next_multiple_of(8).min(WORD)];
+        for &key in &keys[..count] {
+            let place: i32 = looked_at.iter().map(|&other| i32::from(other > key)).sum();
+            self.order[place as usize] = (LAST - (key as u32 & LAST)) as u16;
+        }
+    }
+
     /// Load from which a resource that is no sending port is looked at, for a duration.
     pub(super) fn bar(&self, cap: f32) -> f32 {
         (self.most - cap).min(0.98 * self.most)
@@ -92,6 +101,10 @@ impl Peel {
 
     /// What bytes are worth on lanes, and on the other lanes of their pairs.
     fn appraise(&mut self, net: &Net) {
+        if !self.masks.is_empty() {
+            self.appraise_all(net);
+            return;
+        }
         if self.far.is_none() {
             for at in 0..self.active.len() {
                 self.appraise_pair(net, self.active[at] as usize);
@@ -112,6 +125,46 @@ impl Peel {
     /// steps are to be quick, each in its turn.
     pub(super) fn is_looked_at(&self, node: usize) -> bool {
         self.local_left[node] > 0 && (self.steps == 0 || !self.is_quick() || node % TURNS == self.steps % TURNS)
+    }
+
+    /// All lanes, of pairs that are done as well: fewer questions.
+    fn appraise_all(&mut self, net: &Net) {
+        match net.all_padded() {
+            (padded, 4) => self.sum_prices::<4>(padded),
+            (padded, 5) => self.sum_prices::<5>(padded),
+            (padded, 6) => self.sum_prices::<6>(padded),
+            (padded, stride) => {
+                for (worth, uses) in self.worth.iter_mut().zip(padded.chunks(stride)) {
+                    *worth = uses.iter().map(|&r| self.price[usize::from(r)]).sum();
+                }
+            }
+        }
+        self.worth
+            .iter_mut()
+            .zip(&net.inv)
+            .for_each(|(worth, inv)| *worth *= inv);
+        if !self.twins.is_empty() {
+            for (other, &twin) in self.other_worth.iter_mut().zip(&self.twins) {
+                *other = self.worth[usize::from(twin)];
+            }
+            return;
+        }
+        for at in 0..self.active.len() {
+            let lanes = net.lanes(self.active[at] as usize);
+            for lane in lanes.clone() {
+                self.other_worth[lane] = self.worth[self.other(lanes.clone(), lane)];
+            }
+        }
+    }
+
+    #[inline]
+    fn sum_prices<const STRIDE: usize>(&mut self, padded: &[u16]) {
+        // A table of a power of two needs no look at its length.
+        let mut price = [0.0f32; 2 * WORD];
+        price[..self.price.len()].copy_from_slice(&self.price);
+        for (worth, uses) in self.worth.iter_mut().zip(padded.as_chunks::<STRIDE>().0) {
+            *worth = uses.iter().map(|&r| price[usize::from(r) % (2 * WORD)]).sum();
+        }
     }
 
     #[inline]

@@ -81,49 +81,54 @@ impl Peel {
     pub(super) fn select(&mut self, net: &Net, cap: f32) {
         self.release();
         let bar = self.bar(cap);
-        let small = !self.masks.is_empty();
+        if !self.masks.is_empty() {
+            self.select_small(bar);
+            return;
+        }
         for at in 0..self.order.len() {
-            let r = self.order[at];
-            let resource = usize::from(r);
-            if (self.load[resource] < bar && !self.egress[resource]) || self.full(resource) {
-                continue;
-            }
-            if small {
-                if let Some(lane) = self.heaviest_small(resource) {
-                    self.selection.push(lane as u32);
-                    self.taken[0] |= self.masks[lane];
-                    if self.taken[0] & self.senders == self.senders {
-                        // Every lane needs a sender.
-                        return;
-                    }
+            let resource = usize::from(self.order[at]);
+            // A lane between nodes may be of another rank of the class: then there is still one in the node to be found.
+            for _ in 0..2 {
+                if (self.load[resource] < bar && !self.egress[resource]) || self.full(resource) {
+                    break;
                 }
-            } else {
-                // A lane between nodes may be another rank's of the class: then there is still one in the node to be found.
-                for _ in 0..2 {
-                    match self.heaviest(net, resource) {
-                        Some(lane) => self.take(net, lane),
-                        None => break,
-                    }
-                    if self.far.is_none() || self.full(resource) {
-                        break;
-                    }
+                match self.heaviest(net, resource) {
+                    Some(lane) => self.take(net, lane),
+                    None => break,
                 }
             }
         }
     }
 
-    /// The heaviest lane of a resource whose resources are all free, where they are bits of one word.
-    fn heaviest_small(&self, resource: usize) -> Option<usize> {
-        let users = self.user_start[resource] as usize..self.user_start[resource + 1] as usize;
-        let taken = self.taken[0];
-        let (mut best, mut most) = (usize::MAX, 0.0);
-        for &lane in &self.users[users] {
-            let (weight, mask) = (self.weight[lane as usize], self.masks[lane as usize]);
-            if (weight > most) & (taken & mask == 0) {
-                (best, most) = (lane as usize, weight);
+    /// The same where resources are bits of one word.
+    fn select_small(&mut self, bar: f32) {
+        let mut taken = 0;
+        for &r in &self.order {
+            let r = usize::from(r);
+            let low = u64::from(self.load[r] < bar) & !(self.senders >> r);
+            if (low | taken >> r) & 1 != 0 {
+                continue;
+            }
+            let users = self.user_start[r] as usize..self.user_start[r + 1] as usize;
+            // The largest weight and, among equals, the first lane: bits of positive floats are in their order.
+            let mut most = 0u64;
+            for (&lane, &mask) in self.users[users.clone()].iter().zip(&self.user_masks[users]) {
+                let weight = self.weight[lane as usize];
+                let fits = u64::from(taken & mask == 0).wrapping_neg();
+                most = most.max((u64::from(weight.to_bits()) << 32 | u64::from(!lane)) & fits);
+            }
+            // Without any weight there is nothing to send.
+            if most >> 32 != 0 {
+                let lane = !(most as u32);
+                self.selection.push(lane);
+                taken |= self.masks[lane as usize];
+                if taken & self.senders == self.senders {
+                    // Every lane needs a sender.
+                    break;
+                }
             }
         }
-        (best != usize::MAX).then_some(best)
+        self.taken[0] = taken;
     }
 
     /// The heaviest lane of a resource whose resources are all free.

@@ -3,7 +3,7 @@
 //! It moves bytes from a pair's dearest path to its cheapest, pair by pair; it selects nothing. Start at
 //! [`Peel::sweep_all`].
 
-use super::{Peel, largest};
+use super::{Peel, larger, largest};
 use crate::alltoallv::maths::to16;
 use crate::alltoallv::net::Net;
 
@@ -13,9 +13,13 @@ const EXPONENT: f32 = 32.0;
 /// Costs closer than this are the same; loads are then within a thousandth.
 const LEVEL: f32 = 1.02;
 
+/// A load that is as good as none: its power is still a float like others, which smaller ones take long to be.
+const LEAST: f32 = 0.08;
+
+/// What a load over the largest one costs.
 #[inline]
-fn to32(x: f32) -> f32 {
-    let x = to16(x);
+fn price(x: f32) -> f32 {
+    let x = to16(larger(x, LEAST));
     x * x
 }
 
@@ -77,8 +81,11 @@ impl Peel {
             node * net.resources / nodes..(node + 1) * net.resources / nodes
         };
         let figures = self.load[own.clone()].iter().zip(&net.share[own.clone()]);
-        for (price, (&load, &share)) in self.price[own.clone()].iter_mut().zip(figures) {
-            *price = to32(load * scale) * share;
+        let curves = self.curve[own.clone()].iter_mut().zip(&self.bends[own.clone()]);
+        let prices = self.price[own.clone()].iter_mut().zip(curves);
+        for ((mine, (curve, bends)), (&load, &share)) in prices.zip(figures) {
+            *mine = price(load * scale) * share;
+            *curve = bends * *mine / larger(load, f32::MIN_POSITIVE);
         }
         self.price[net.resources] = 0.0;
         let fresh = self.steps == 0;
@@ -135,13 +142,8 @@ impl Peel {
         // One Newton step on the sum of powers along this pair's direction.
         let mut bend = 0.0;
         for lane in [dear, cheap] {
-            let square = net.inv[lane] * net.inv[lane];
-            for &r in net.uses(lane) {
-                let at = usize::from(r);
-                if self.load[at] > 0.0 && !net.port[at] {
-                    bend += square * net.share[at] * self.price[at] / self.load[at];
-                }
-            }
+            let curves: f32 = net.padded(lane).iter().map(|&r| self.curve[usize::from(r)]).sum();
+            bend += net.inv[lane] * net.inv[lane] * curves;
         }
         let x = self.share[dear];
         let moved = x.min((cost - least) / (bend * EXPONENT).max(f32::MIN_POSITIVE));
@@ -150,8 +152,9 @@ impl Peel {
         for (lane, bytes) in [(dear, -moved), (cheap, moved)] {
             for &r in net.uses(lane) {
                 let at = usize::from(r);
-                self.load[at] = (self.load[at] + bytes * net.hold(lane, r)).max(0.0);
-                self.price[at] = to32(self.load[at] * scale) * net.share[at];
+                self.load[at] = larger(self.load[at] + bytes * net.hold(lane, r), 0.0);
+                self.price[at] = price(self.load[at] * scale) * net.share[at];
+                self.curve[at] = self.bends[at] * self.price[at] / larger(self.load[at], f32::MIN_POSITIVE);
             }
         }
         true

@@ -2,52 +2,28 @@
 //!
 //! It only compares; bytes are set on commit. Start at [`Peel::durations`].
 
-use super::{FAR, Peel, larger, smaller, total};
+use super::{FAR, Peel, larger, smaller};
 use crate::alltoallv::maths::{root64, to64};
-use crate::alltoallv::net::Net;
+use crate::alltoallv::net::{Net, WORD};
 
-/// Loads whose 64th power is below this are as good as none.
-const LOW: f32 = 1e-12;
+/// A load that is as good as none: its 64th power is still a float like others, which smaller ones take long to be.
+const LEAST: f32 = 0.28;
 /// Most durations compared at once.
 const MOST: usize = 8;
 
 /// Room for one comparison.
 #[derive(Clone, Debug)]
 pub(super) struct Scratch {
-    /// What each duration takes off each resource's load.
-    served: Vec<[f32; MOST]>,
-    touched: Vec<u16>,
-    is_touched: Vec<bool>,
-    /// Loads to the power 64 of resources that it touches not.
-    untouched: Vec<f32>,
+    /// What each duration takes off each resource's load, resource by resource.
+    served: Vec<f32>,
     times: Vec<f32>,
 }
 
 impl Scratch {
     pub fn new(resources: usize, lanes: usize) -> Self {
         Self {
-            served: vec![[0.0; MOST]; resources],
-            touched: Vec::with_capacity(resources),
-            is_touched: vec![false; resources],
-            untouched: vec![0.0; resources],
+            served: vec![0.0; MOST * resources],
             times: Vec::with_capacity(lanes),
-        }
-    }
-
-    #[inline]
-    fn add<const MANY: usize>(&mut self, r: u16, time: &[f32; MANY], high: &[f32]) {
-        let at = usize::from(r);
-        if !self.is_touched[at] {
-            self.is_touched[at] = true;
-            // Far below the largest load, a load counts for nothing.
-            if high[at] >= LOW {
-                self.touched.push(r);
-                self.served[at][..MANY].copy_from_slice(time);
-            }
-        } else if high[at] >= LOW {
-            for (sum, time) in self.served[at].iter_mut().zip(time) {
-                *sum += time;
-            }
         }
     }
 }
@@ -72,63 +48,11 @@ impl Peel {
         } else {
             self.candidates(net, cap, &mut scratch.times)
         };
-        let mut longest = [0.0f32; MANY];
-        for &lane in &self.selection {
-            if let (FAR.., Some(ends)) = (lane, &net.ends) {
-                let served = self.served_far(lane, &tried);
-                longest
-                    .iter_mut()
-                    .zip(served)
-                    .for_each(|(longest, served)| *longest = larger(*longest, served));
-                let (from, to) = super::quick::ranks(lane);
-                for &r in ends.out[from].iter().chain(&ends.into[to]) {
-                    scratch.add(r, &served, &self.high);
-                }
-                continue;
-            }
-            let lane = lane as usize;
-            let pair = net.pair[lane] as usize;
-            let (rest, planned, inv, rate) = (self.rest[lane], self.share[lane], net.inv[lane], net.rate[lane]);
-            let (mut own, mut over) = ([0.0f32; MANY], [0.0f32; MANY]);
-            let mut any = false;
-            for k in 0..MANY {
-                let bytes = smaller(rest, tried[k] * rate);
-                let mine = smaller(bytes, planned);
-                own[k] = mine * inv;
-                over[k] = bytes - mine;
-                any |= over[k] > 0.0;
-                longest[k] = larger(longest[k], bytes * inv);
-            }
-            for &r in net.uses(lane) {
-                scratch.add(r, &own, &self.high);
-            }
-            if any {
-                let lanes = net.lanes(pair);
-                let other = if lanes.len() > 1 { self.other(lanes, lane) } else { lane };
-                let inv = net.inv[other];
-                over.iter_mut().for_each(|x| *x *= inv);
-                for &r in net.uses(other) {
-                    scratch.add(r, &over, &self.high);
-                }
-            }
-        }
-        let scale = 1.0 / self.most.max(f32::MIN_POSITIVE);
-        for ((untouched, high), touched) in scratch.untouched.iter_mut().zip(&self.high).zip(&scratch.is_touched) {
-            *untouched = *high * f32::from(1 - u8::from(*touched));
-        }
-        let untouched = total(&scratch.untouched);
-        let mut after = [untouched; MANY];
-        for &r in &scratch.touched {
-            let at = usize::from(r);
-            let load = self.load[at] * scale;
-            let share = net.share[at] * scale;
-            for (after, served) in after.iter_mut().zip(&scratch.served[at]) {
-                let left = larger(load - served * share, 0.0);
-                *after += to64(left);
-            }
-        }
-        scratch.touched.clear();
-        scratch.is_touched.fill(false);
+        let (after, longest) = if self.masks.is_empty() || self.twins.is_empty() {
+            self.after(net, &tried, &mut scratch)
+        } else {
+            self.after_few(net, &tried)
+        };
         self.volumes = scratch;
         let before = root64(self.highs);
         let roots = after.map(root64);
@@ -141,6 +65,95 @@ impl Peel {
             }
         }
         best
+    }
+
+    /// The sum of loads to the power 64 after each duration, and how long the longest lane takes.
+    fn after<const MANY: usize>(
+        &self,
+        net: &Net,
+        tried: &[f32; MANY],
+        scratch: &mut Scratch,
+    ) -> ([f32; MANY], [f32; MANY]) {
+        let served = &mut scratch.served.as_chunks_mut::<MANY>().0[..self.load.len()];
+        served.fill([0.0; MANY]);
+        let mut add = |ids: &[u16], time: &[f32; MANY]| {
+            for &r in ids {
+                let served = &mut served[usize::from(r)];
+                (0..MANY).for_each(|k| served[k] += time[k]);
+            }
+        };
+        let mut longest = [0.0f32; MANY];
+        for &lane in &self.selection {
+            if let (FAR.., Some(ends)) = (lane, &net.ends) {
+                let time = self.served_far(lane, tried);
+                (0..MANY).for_each(|k| longest[k] = larger(longest[k], time[k]));
+                let (from, to) = super::quick::ranks(lane);
+                add(&ends.out[from], &time);
+                add(&ends.into[to], &time);
+                continue;
+            }
+            let lane = lane as usize;
+            let (rest, planned, inv, rate) = (self.rest[lane], self.share[lane], net.inv[lane], net.rate[lane]);
+            let (mut own, mut over) = ([0.0f32; MANY], [0.0f32; MANY]);
+            let mut any = false;
+            for k in 0..MANY {
+                let bytes = smaller(rest, tried[k] * rate);
+                let mine = smaller(bytes, planned);
+                own[k] = mine * inv;
+                over[k] = bytes - mine;
+                any |= over[k] > 0.0;
+                longest[k] = larger(longest[k], bytes * inv);
+            }
+            add(net.uses(lane), &own);
+            if any {
+                let lanes = net.lanes(net.pair[lane] as usize);
+                let other = if lanes.len() > 1 { self.other(lanes, lane) } else { lane };
+                let inv = net.inv[other];
+                over.iter_mut().for_each(|x| *x *= inv);
+                add(net.uses(other), &over);
+            }
+        }
+        (self.raised(net, served), longest)
+    }
+
+    /// The sum of what is left of all loads, over the largest one, to the power 64.
+    #[inline]
+    fn raised<const MANY: usize>(&self, net: &Net, served: &[[f32; MANY]]) -> [f32; MANY] {
+        let scale = 1.0 / larger(self.most, f32::MIN_POSITIVE);
+        let mut after = [0.0f32; MANY];
+        for ((served, load), share) in served.iter().zip(&self.load).zip(&net.share) {
+            let (load, share) = (load * scale, share * scale);
+            for k in 0..MANY {
+                after[k] += to64(larger(load - served[k] * share, LEAST));
+            }
+        }
+        after
+    }
+
+    /// The same where resources fit one word: all of them, without a branch.
+    fn after_few<const MANY: usize>(&self, net: &Net, tried: &[f32; MANY]) -> ([f32; MANY], [f32; MANY]) {
+        let mut served = [[0.0f32; MANY]; WORD + 1];
+        let mut longest = [0.0f32; MANY];
+        for &lane in &self.selection {
+            let lane = lane as usize;
+            let other = usize::from(self.twins[lane]);
+            let (rest, planned, inv, rate) = (self.rest[lane], self.share[lane], net.inv[lane], net.rate[lane]);
+            let other_inv = net.inv[other];
+            let (mut own, mut over) = ([0.0f32; MANY], [0.0f32; MANY]);
+            for k in 0..MANY {
+                let bytes = smaller(rest, tried[k] * rate);
+                let mine = smaller(bytes, planned);
+                own[k] = mine * inv;
+                over[k] = (bytes - mine) * other_inv;
+                longest[k] = larger(longest[k], bytes * inv);
+            }
+            for (&r, &s) in net.padded(lane).iter().zip(net.padded(other)) {
+                let (r, s) = (usize::from(r).min(WORD), usize::from(s).min(WORD));
+                (0..MANY).for_each(|k| served[r][k] += own[k]);
+                (0..MANY).for_each(|k| served[s][k] += over[k]);
+            }
+        }
+        (self.raised(net, &served), longest)
     }
 
     /// Durations to compare: times after which lanes of the selection would be done, and `cap`.

@@ -5,7 +5,7 @@
 //! with other work: `chrt -f 50 taskset -c 1` before the program.
 
 use std::time::Instant;
-use topoforge_planner::alltoallv::{Demand, Effort, Fabric, Planner, Strategy, TreeSpec};
+use topoforge_planner::alltoallv::{Chunk, Demand, Effort, Fabric, Planner, Strategy, TreeSpec};
 
 struct Row {
     name: &'static str,
@@ -78,6 +78,80 @@ fn main() {
     ] {
         print_row(&row);
     }
+    streamed();
+}
+
+/// Streamed: what a call waits for planning when each activation is made while those before it are under way.
+fn streamed() {
+    println!(
+        "\nStreamed, with barriers. `waited`: for the first activation and whenever planning is behind sending.\n"
+    );
+    println!(
+        "| ranks | MB a rank | effort | first activation, us | planning, us | waited, us | waited, % | total, us | activations |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|");
+    for (nodes, megabytes) in [(1, 64), (2, 64), (4, 64), (8, 64), (4, 256), (8, 256), (8, 1024)] {
+        let ranks = 8 * nodes as usize;
+        let two = Effort {
+            swap: false,
+            ..Effort::FULL
+        };
+        for (name, effort) in [
+            ("full", Effort::FULL),
+            ("four durations", two),
+            ("two durations", Effort::CHEAP),
+            ("cheap", Effort::cheap(ranks)),
+        ] {
+            stream_row(&TreeSpec::pcie_2x2x2().cluster(nodes), megabytes, name, effort);
+        }
+    }
+}
+
+fn stream_row(spec: &TreeSpec, megabytes: u64, name: &str, effort: Effort) {
+    let Ok(fabric) = Fabric::new(spec) else { return };
+    let mut planner = Planner::new(&fabric).with_effort(effort);
+    let mut sums = [0.0; 5];
+    let instances = if fabric.ranks() > 16 { 3 } else { 6 };
+    for number in 0..instances {
+        let Ok(demand) = Demand::skewed(2 * number + 1, planner.ranks(), megabytes * 1_000_000) else {
+            return;
+        };
+        // The least time that each activation took to make: the same one every time.
+        let mut made: Vec<f64> = Vec::new();
+        for _ in 0..if fabric.ranks() > 16 { 10 } else { 50 } {
+            let mut at = Instant::now();
+            let _ = planner.begin(&demand);
+            let mut k = 0;
+            while planner.advance().is_some() {
+                let us = at.elapsed().as_secs_f64() * 1e6;
+                if k == made.len() {
+                    made.push(us);
+                }
+                made[k] = made[k].min(us);
+                (at, k) = (Instant::now(), k + 1);
+            }
+        }
+        let plan = planner.last();
+        let (mut ready, mut end, mut sent) = (0.0, 0.0f64, 0.0);
+        for (lanes, made) in plan.activations().zip(&made) {
+            let inv_us = |from, to, path| f64::from(fabric.path(from, to, path).inv_fs) * 1e-9;
+            let time = |l: &Chunk| l.bytes as f64 * inv_us(l.from.into(), l.to.into(), l.path.into());
+            let lasts = f64::from(fabric.alpha_ns()) * 1e-3 + lanes.iter().map(time).fold(0.0, f64::max);
+            ready += made;
+            end = end.max(ready) + lasts;
+            sent += lasts;
+        }
+        let first = made.first().copied().unwrap_or(0.0);
+        for (sum, figure) in sums.iter_mut().zip([first, ready, end - sent, end, plan.len() as f64]) {
+            *sum += figure / instances as f64;
+        }
+    }
+    let [first, planning, waited, total, activations] = sums;
+    println!(
+        "| {} | {megabytes} | {name} | {first:.1} | {planning:.0} | {waited:.1} | {:.2} | {total:.0} | {activations:.0} |",
+        fabric.ranks(),
+        100.0 * waited / total
+    );
 }
 
 fn print_row(row: &Row) {

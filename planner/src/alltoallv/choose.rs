@@ -39,6 +39,8 @@ pub struct Planner {
     singles: Vec<(usize, usize)>,
     fluid: bool,
     effort: Effort,
+    /// The same for plans that are handed out one activation after the other; none if it follows the demand.
+    streamed: Option<Effort>,
     peel: Peel,
     pack: Pack,
     polish: Polish,
@@ -74,6 +76,7 @@ impl Planner {
             nodes: fabric.nodes(),
             fluid: fabric.is_fluid(),
             effort: Effort::for_ranks(n),
+            streamed: None,
             peel: Peel::new(&net, fabric.nodes(), |rank| fabric.egress(rank)),
             pack: Pack::new(&net, &groups),
             polish: Polish::new(&net, peeled, if n <= PEEL_RANKS { lanes } else { 0 }),
@@ -94,10 +97,10 @@ impl Planner {
         }
     }
 
-    /// The same with another effort for peeling.
+    /// The same with another effort for peeling, whole plans and streamed ones.
     #[must_use]
     pub fn with_effort(mut self, effort: Effort) -> Self {
-        self.effort = effort;
+        (self.effort, self.streamed) = (effort, Some(effort));
         self
     }
 
@@ -137,7 +140,7 @@ impl Planner {
     /// The demand is for another number of ranks.
     pub fn plan(&mut self, demand: &Demand) -> Result<&Plan, WrongRanks> {
         self.accepts(demand)?;
-        let strategy = self.first_choice(demand);
+        let (strategy, _) = self.first_choice(demand);
         self.make(demand, strategy);
         if strategy != Strategy::Fluid {
             self.prefer_fixed(demand);
@@ -181,18 +184,22 @@ impl Planner {
 
     /// Takes a demand whose activations [`Planner::advance`] hands out one by one.
     ///
+    /// Unless [`Planner::with_effort`] said otherwise, it is peeled with the effort that keeps ahead of sending
+    /// ([`Effort::streamed`]).
+    ///
     /// # Errors
     /// The demand is for another number of ranks.
     pub fn begin(&mut self, demand: &Demand) -> Result<(), WrongRanks> {
         self.accepts(demand)?;
-        let strategy = self.first_choice(demand);
+        let (strategy, load) = self.first_choice(demand);
         self.plan.clear();
         self.handed = 0;
         self.strategy = strategy;
         self.rounds = strategy != Strategy::Fluid;
         self.peeling = strategy == Strategy::Peel;
         if self.peeling {
-            self.peel.begin(&self.net, demand, self.effort);
+            let effort = self.streamed.unwrap_or_else(|| Effort::streamed(self.net.ranks, load));
+            self.peel.begin(&self.net, demand, effort);
         } else {
             self.make(demand, strategy);
             self.handed = 0;
@@ -270,10 +277,10 @@ impl Planner {
         }
     }
 
-    /// What is tried first: nothing is planned for it.
-    fn first_choice(&mut self, demand: &Demand) -> Strategy {
+    /// What is tried first, and the busiest resource's load on first paths, nanoseconds: nothing is planned for it.
+    fn first_choice(&mut self, demand: &Demand) -> (Strategy, f32) {
         if self.fluid {
-            return Strategy::Fluid;
+            return (Strategy::Fluid, 0.0);
         }
         self.free.fill(0.0);
         let loads = &mut self.free;
@@ -284,12 +291,13 @@ impl Planner {
             }
         }
         let most = self.free.iter().fold(0.0, |a: f64, &b| a.max(b)) as f32;
-        match most {
+        let strategy = match most {
             _ if self.base.is_some() && fixed::is_even(demand) => Strategy::Base,
             _ if self.net.ranks > PEEL_RANKS => Strategy::Pack,
             most if most < WORTH_PEELING => Strategy::Pack,
             _ => Strategy::Peel,
-        }
+        };
+        (strategy, most)
     }
 
     fn make(&mut self, demand: &Demand, strategy: Strategy) {

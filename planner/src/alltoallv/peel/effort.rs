@@ -2,6 +2,10 @@
 //!
 //! More work makes shorter plans, never other bytes. Start at [`Effort`].
 
+/// How long an activation must last, nanoseconds for each rank, for full effort to pay where plans are streamed: about
+/// three times what it costs, since the first activation is waited for and a busy machine plans more slowly.
+const FULL_NS: f32 = 4_500.0;
+
 /// How much work a step may do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
@@ -63,6 +67,20 @@ impl Effort {
             caps: [2.0, 0.0, 0.0, 0.0],
             tried: 1,
             ..Self::CHEAP
+        }
+    }
+
+    /// What keeps ahead of sending where each activation is made while those before it are under way, given the busiest
+    /// resource's load in nanoseconds.
+    ///
+    /// Full where activations last long for this number of ranks, else cheap; one lasts about a quantum.
+    pub fn streamed(ranks: usize, load_ns: f32) -> Self {
+        let peers = ranks.saturating_sub(1).max(1) as f32;
+        let lasts = load_ns / (Self::FULL.rho * peers);
+        if lasts >= FULL_NS * ranks as f32 {
+            Self::FULL
+        } else {
+            Self::cheap(ranks)
         }
     }
 

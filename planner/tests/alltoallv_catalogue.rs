@@ -496,6 +496,11 @@ fn sets_of_lanes_outside_every_family_are_refused() {
         "one uplink"
     );
     assert_eq!(
+        catalogue.admits(&fabric, &[lane(0, 2, 0), lane(1, 4, 1)]),
+        Err(Outsider::Node(0)),
+        "one uplink, lanes of two types"
+    );
+    assert_eq!(
         catalogue.admits(&fabric, &[lane(0, 8, 0), lane(1, 10, 0)]),
         Err(Outsider::Node(0)),
         "one NIC"

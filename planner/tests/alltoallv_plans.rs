@@ -1,5 +1,6 @@
 //! What every AlltoAllv plan must keep, whatever the demand: exact bytes, capacity, order, determinism, an end.
 
+use topoforge_planner::alltoallv::simulate::Traffic;
 use topoforge_planner::alltoallv::{
     Catalogue, Chunk, Demand, Effort, Fabric, Kind, Mode, Nics, Plan, Planner, Strategy, TreeSpec, sequence,
 };
@@ -183,30 +184,45 @@ fn adversarial_demands_end_within_the_caps_and_keep_every_invariant() {
     }
 }
 
+/// What a lane waits for, as it is simulated and is to be executed: the last user of each of its resources, before it.
 #[test]
 fn resources_are_handed_from_earlier_to_later_activations_only() {
-    for (machine, spec) in machines() {
+    let fans = ("fans", TreeSpec::pcie_2x2().cluster(17));
+    for (machine, spec) in machines().into_iter().chain([fans]) {
         let fabric = Fabric::new(&spec).expect("a machine");
-        if fabric.is_fluid() {
-            continue;
-        }
         let mut planner = Planner::new(&fabric);
-        for (name, demand) in demands(planner.ranks()) {
+        // Kinds in turn: plans of many ranks are long.
+        let step = if fabric.ranks() > 64 { 7 } else { 1 };
+        for (name, demand) in demands(planner.ranks()).into_iter().step_by(step) {
             planner.plan(&demand).expect("ranks agree");
-            let mut users = vec![(0usize, 0u32); fabric.resources()];
-            for (k, lanes) in planner.last().activations().enumerate() {
+            if !planner.is_of_rounds() {
+                continue;
+            }
+            let plan = planner.last();
+            let traffic = Traffic::of_plan(&fabric, plan, true);
+            assert_eq!(traffic.flows.len(), plan.lanes().len());
+            let mut last: Vec<Option<u32>> = vec![None; fabric.resources()];
+            let mut id = 0;
+            for (k, lanes) in plan.activations().enumerate() {
+                let begin = id;
                 for lane in lanes {
+                    let flow = &traffic.flows[id as usize];
+                    let place = || format!("{machine}, {name}, activation {k}, {lane:?}");
+                    // Earlier activations alone, or the lane before of the same fan: no circle can close.
+                    let earlier = |&b: &u32| b < begin || (lane.turn > 0 && b + 1 == id);
+                    assert!(flow.after.iter().all(earlier), "{}: {:?}", place(), flow.after);
+                    let alpha = if lane.turn == 0 { fabric.alpha_h_ns() } else { 0 };
+                    assert_eq!(flow.delay_ns, f64::from(alpha), "{}", place());
                     let path = fabric.path(lane.from.into(), lane.to.into(), lane.path.into());
-                    for &id in path.resources() {
-                        let (last, lanes) = &mut users[id as usize];
-                        if *last != k {
-                            (*last, *lanes) = (k, 0);
+                    assert_eq!(flow.uses, path.resources(), "{}", place());
+                    for &r in path.resources() {
+                        let before = last[r as usize].replace(id);
+                        if fabric.resource(r).slots() == Some(1) {
+                            let known = before.is_none_or(|b| flow.after.contains(&b));
+                            assert!(known, "{}, resource {r}: the user before is not waited for", place());
                         }
-                        *lanes += 1;
-                        // A lane waits for users of other activations alone: no circle can close.
-                        let fits = fabric.resource(id).slots().is_none_or(|slots| *lanes <= slots);
-                        assert!(*last <= k && fits, "{machine}, {name}, activation {k}, resource {id}");
                     }
+                    id += 1;
                 }
             }
         }
@@ -255,6 +271,170 @@ fn no_plan_beats_the_bound_and_hand_off_is_never_slower_than_barriers() {
 }
 
 #[test]
+fn the_bound_is_exact_where_one_port_does_everything() {
+    for (machine, spec) in [
+        ("2x2", TreeSpec::pcie_2x2()),
+        ("2x2x2", TreeSpec::pcie_2x2x2()),
+        ("two nodes", TreeSpec::pcie_2x2x2().cluster(2)),
+    ] {
+        let fabric = Fabric::new(&spec).expect("a machine");
+        let planner = Planner::new(&fabric);
+        let n = planner.ranks();
+        for (name, demand) in demands(n).into_iter().filter(|(name, _)| name.starts_with("one ")) {
+            if name == "one byte each" {
+                continue;
+            }
+            // All lanes have a port in common: fastest paths, one after the other, are the best there is.
+            let pairs = (0..n * n).filter(|&pair| demand.bytes()[pair] > 0);
+            let times: Vec<f64> = pairs
+                .map(|pair| {
+                    let inv_fs = fabric.path(pair / n, pair % n, 0).inv_fs;
+                    demand.bytes()[pair] as f64 * f64::from(inv_fs) * 1e-6
+                })
+                .collect();
+            let (load, lanes) = (times.iter().sum::<f64>(), times.len() as f64);
+            let bound = planner.bound(&demand);
+            let place = format!("{machine}, {name}: {bound:?}");
+            assert_eq!(bound.activations, times.len() as u64, "{place}");
+            for (found, wanted) in [
+                (bound.load_ns, load),
+                (bound.barrier_ns, load + lanes * f64::from(fabric.alpha_ns())),
+                (bound.hand_off_ns, load + lanes * f64::from(fabric.alpha_h_ns())),
+            ] {
+                assert!((found / wanted - 1.0).abs() < 1e-6, "{place}: {wanted}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_fewest_activations_are_a_whole_number() {
+    // Three lanes over an uplink and a NIC: one and a half.
+    let planner = planner(&TreeSpec::tree(1, 2, 3));
+    let mut bytes = vec![0; 36];
+    (0..3).for_each(|from| bytes[from * 6 + from + 3] = 1_000_000);
+    let demand = Demand::new(6, bytes).expect("a demand");
+    assert_eq!(planner.bound(&demand).activations, 2);
+}
+
+#[test]
+fn the_lanes_of_a_fan_take_turns() {
+    let fabric = Fabric::new(&TreeSpec::pcie_2x2().cluster(17)).expect("a machine");
+    let mut planner = Planner::new(&fabric);
+    let demand = Demand::make(Kind::Zipf(0.6), planner.ranks(), 4_000_000, 1).expect("a demand");
+    planner.plan_by(&demand, Strategy::Pack).expect("ranks agree");
+    let barrier_ns = planner.predict().barrier_ns;
+    let (mut fans, mut wanted) = (0, 0.0);
+    for lanes in planner.last().activations() {
+        let (mut longest, mut turn_ns) = (0.0f64, 0.0);
+        for (at, lane) in lanes.iter().enumerate() {
+            let inv_fs = fabric.path(lane.from.into(), lane.to.into(), lane.path.into()).inv_fs;
+            let time = lane.bytes as f64 * f64::from(inv_fs) * 1e-6;
+            if lane.turn == 0 {
+                turn_ns = time;
+            } else {
+                // Behind the lane before it, of the same sender, to the same group.
+                let before = &lanes[at - 1];
+                let group = |lane: &Chunk| fabric.group_of(lane.to.into());
+                assert_eq!((before.from, before.turn + 1), (lane.from, lane.turn));
+                assert!(
+                    group(before) == group(lane) && before.to < lane.to,
+                    "{before:?} {lane:?}"
+                );
+                (fans, turn_ns) = (fans + 1, turn_ns + time);
+            }
+            longest = longest.max(turn_ns);
+        }
+        wanted += longest + f64::from(fabric.alpha_ns());
+    }
+    assert!(fans > 100, "{fans} lanes behind others");
+    assert!(
+        (barrier_ns / wanted - 1.0).abs() < 1e-5,
+        "{barrier_ns} ns predicted, {wanted} of all lanes"
+    );
+}
+
+#[test]
+fn what_peeling_does_not_finish_within_its_cap_is_packed() {
+    for (machine, spec) in [
+        ("2x2x2", TreeSpec::pcie_2x2x2()),
+        ("two nodes", TreeSpec::pcie_2x2().cluster(2)),
+    ] {
+        // Durations so short that the cap comes long before the end: of less than a unit, of no time at all.
+        for rho in [400.0, 1e9, f32::INFINITY] {
+            let effort = Effort {
+                caps: [1.0, 0.0, 0.0, 0.0],
+                tried: 1,
+                rho,
+                polish: false,
+                ..Effort::FULL
+            };
+            let mut planner = planner(&spec).with_effort(effort);
+            let n = planner.ranks();
+            let demand = Demand::make(Kind::Zipf(0.6), n, 64_000_000, 2).expect("a demand");
+            let within = |planner: &Planner, way: &str| {
+                assert_eq!(planner.check(&demand), Ok(()), "{machine}, {rho}, {way}");
+                let (found, most) = (planner.last().len(), 6 * n + 8 * n + 64);
+                // One lane at a time may end before the cap.
+                let capped = rho > 1e9 || found > 6 * n;
+                assert!(capped && found <= most, "{machine}, {rho}, {way}: {found} activations");
+            };
+            planner.plan_by(&demand, Strategy::Peel).expect("ranks agree");
+            within(&planner, "at once");
+            planner.begin(&demand).expect("ranks agree");
+            while planner.advance().is_some() {}
+            within(&planner, "streamed");
+        }
+    }
+}
+
+#[test]
+fn polish_shortens_plans_and_leaves_the_first_activation() {
+    let plain = Effort {
+        polish: false,
+        ..Effort::FULL
+    };
+    for spec in [TreeSpec::pcie_2x4(), TreeSpec::pcie_2x2x2()] {
+        let (mut without, mut with) = (
+            planner(&spec).with_effort(plain),
+            planner(&spec).with_effort(Effort::FULL),
+        );
+        let mut shorter = 0;
+        for number in 0..6 {
+            let demand = Demand::skewed(number, with.ranks(), 256_000_000).expect("a demand");
+            let first = |planner: &mut Planner| {
+                let plan = planner.plan_by(&demand, Strategy::Peel).expect("ranks agree");
+                let mut first = plan.activation(0).to_vec();
+                first.sort_unstable_by_key(|lane| (lane.from, lane.to, lane.path));
+                (first, planner.predict().barrier_ns)
+            };
+            let ((before, long), (after, short)) = (first(&mut without), first(&mut with));
+            assert_eq!(before, after, "demand {number}: it is under way by then");
+            assert!(short <= long, "demand {number}: {short} ns, {long} without");
+            shorter += u32::from(short < long);
+        }
+        assert!(shorter > 0, "no plan became shorter");
+    }
+}
+
+#[test]
+fn the_best_of_several_plans_is_no_longer_than_the_first() {
+    for spec in [TreeSpec::pcie_2x4(), TreeSpec::pcie_2x2x2()] {
+        let (mut one, mut six) = (planner(&spec), planner(&spec).with_effort(Effort::THOROUGH));
+        let mut shorter = 0;
+        for number in 0..6 {
+            let demand = Demand::skewed(number, one.ranks(), 64_000_000).expect("a demand");
+            one.plan_by(&demand, Strategy::Peel).expect("ranks agree");
+            six.plan_by(&demand, Strategy::Peel).expect("ranks agree");
+            let (one, six) = (one.predict().barrier_ns, six.predict().barrier_ns);
+            assert!(six <= one, "demand {number}: {six} ns, {one} of the first");
+            shorter += u32::from(six < one);
+        }
+        assert!(shorter > 0, "the first was always the best");
+    }
+}
+
+#[test]
 fn demands_with_one_obvious_plan_get_the_fewest_activations() {
     for (machine, spec) in machines().into_iter().filter(|(name, _)| !name.starts_with("crossbar")) {
         let mut planner = planner(&spec);
@@ -286,14 +466,16 @@ fn all_ranks_and_all_runs_make_the_same_plan() {
         let (mut one, mut two) = (planner(&spec), planner(&spec));
         for (name, demand) in demands(one.ranks()) {
             let hash = one.plan(&demand).expect("ranks agree").hash();
-            // The other planner has another past.
-            two.plan(&Demand::make(Kind::Random, two.ranks(), 77_777, 9).expect("a demand"))
-                .expect("ranks agree");
-            assert_eq!(
-                two.plan(&demand).expect("ranks agree").hash(),
-                hash,
-                "{machine}, {name}"
-            );
+            // The other planner has another past: one that was peeled, one that was packed.
+            for (strategy, bytes) in [(Strategy::Peel, 7_777_777), (Strategy::Pack, 77_777)] {
+                let past = Demand::make(Kind::Random, two.ranks(), bytes, 9).expect("a demand");
+                two.plan_by(&past, strategy).expect("ranks agree");
+                assert_eq!(
+                    two.plan(&demand).expect("ranks agree").hash(),
+                    hash,
+                    "{machine}, {name}"
+                );
+            }
             assert_eq!(one.last(), two.last(), "{machine}, {name}");
         }
     }
@@ -353,6 +535,35 @@ fn activations_come_one_by_one_as_the_whole_plan_without_polish_has_them() {
 }
 
 #[test]
+fn streamed_plans_take_the_effort_that_keeps_ahead_of_sending() {
+    // Ranks, megabytes a rank, and whether there is time for full effort.
+    for (nodes, megabytes, full) in [
+        (1, 64, true),
+        (2, 64, false),
+        (2, 512, true),
+        (8, 64, false),
+        (8, 4096, true),
+    ] {
+        let spec = TreeSpec::pcie_2x2x2().cluster(nodes);
+        let mut default = planner(&spec);
+        let ranks = default.ranks();
+        let effort = if full { Effort::FULL } else { Effort::cheap(ranks) };
+        let mut wanted = planner(&spec).with_effort(effort);
+        let demand = Demand::skewed(1, ranks, megabytes * 1_000_000).expect("a demand");
+        for planner in [&mut default, &mut wanted] {
+            planner.begin(&demand).expect("ranks agree");
+            while planner.advance().is_some() {}
+            assert_eq!(planner.check(&demand), Ok(()));
+        }
+        assert_eq!(
+            default.last().hash(),
+            wanted.last().hash(),
+            "{ranks} ranks, {megabytes} MB"
+        );
+    }
+}
+
+#[test]
 fn kept_plans_serve_demands_that_look_the_same_exactly() {
     for (machine, spec) in machines().into_iter().filter(|(name, _)| *name != "one rank") {
         let mut planner = planner(&spec);
@@ -373,7 +584,31 @@ fn kept_plans_serve_demands_that_look_the_same_exactly() {
             planner.plan_cached(&scaled).expect("ranks agree");
             assert_eq!(planner.predict().strategy, Strategy::Cached, "{machine}");
             assert_eq!(planner.check(&scaled), Ok(()), "{machine}, times {factor}");
+            // Each chunk is as much larger as the demand, but for units that are cut off: so is every duration.
+            for (then, now) in first.lanes().iter().zip(planner.last().lanes()) {
+                assert_eq!(
+                    (then.from, then.to, then.path, then.turn),
+                    (now.from, now.to, now.path, now.turn)
+                );
+                let wanted = then.bytes * factor;
+                assert!(
+                    now.bytes.abs_diff(wanted) <= 64,
+                    "{machine}, times {factor}: {now:?}, before {then:?}"
+                );
+            }
         }
+        // Parts of units: chunks still begin at whole ones.
+        let quarters = base.bytes().iter().map(|b| b / 4 * 4).collect();
+        let quarters = Demand::new(n, quarters).expect("a demand");
+        planner.plan_cached(&quarters).expect("ranks agree");
+        let more = quarters.bytes().iter().map(|b| b / 4 * 7).collect();
+        let more = Demand::new(n, more).expect("a demand");
+        planner.plan_cached(&more).expect("ranks agree");
+        assert_eq!(
+            (planner.predict().strategy, planner.check(&more)),
+            (Strategy::Cached, Ok(())),
+            "{machine}, seven quarters"
+        );
         let mut other = base.bytes().to_vec();
         other[1] = 0;
         planner
@@ -381,6 +616,23 @@ fn kept_plans_serve_demands_that_look_the_same_exactly() {
             .expect("ranks agree");
         assert_ne!(planner.predict().strategy, Strategy::Cached, "{machine}");
     }
+}
+
+#[test]
+fn the_plans_kept_are_the_eight_used_last() {
+    let mut planner = planner(&TreeSpec::pcie_2x2());
+    let demands: Vec<Demand> = (0..9)
+        .map(|seed| Demand::make(Kind::Zipf(0.6), 4, 40_000_000, seed).expect("a demand"))
+        .collect();
+    let mut is_kept = |at: usize| {
+        planner.plan_cached(&demands[at]).expect("ranks agree");
+        planner.predict().strategy == Strategy::Cached
+    };
+    assert!((0..8).all(|at| !is_kept(at)), "each is new");
+    assert!((0..8).all(&mut is_kept), "there is room for eight");
+    // The ninth takes the place of the one unused for longest.
+    assert!(is_kept(0) && !is_kept(8));
+    assert!(is_kept(0) && is_kept(2) && !is_kept(1));
 }
 
 #[test]

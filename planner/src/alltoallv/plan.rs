@@ -172,3 +172,97 @@ impl Plan {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Fabric, Planner, Strategy, TreeSpec};
+    use super::*;
+
+    /// A plan of two nodes, what it is for, and its tables.
+    fn planned(strategy: Strategy) -> (Net, Demand, Plan) {
+        let fabric = Fabric::new(&TreeSpec::pcie_2x2().cluster(2)).expect("a machine");
+        let demand = Demand::skewed(1, 8, 1_000_000).expect("a demand");
+        let mut planner = Planner::new(&fabric);
+        let plan = planner.plan_by(&demand, strategy).expect("eight ranks").clone();
+        (Net::new(&fabric), demand, plan)
+    }
+
+    fn refused(net: &Net, demand: &Demand, plan: &Plan) -> String {
+        plan.check(net, demand, true)
+            .expect_err("the plan is wrong")
+            .to_string()
+    }
+
+    #[test]
+    fn what_no_plan_may_do_is_refused_in_words() {
+        type Break = fn(&mut Plan);
+        let breaks: [(&str, Break); 9] = [
+            ("bytes are sent", |plan| plan.lanes[0].bytes += 16),
+            // Of some pair's last chunk a byte is missing.
+            ("bytes are sent", |plan| {
+                let last = plan.lanes.last_mut().expect("a lane");
+                last.bytes -= 1;
+            }),
+            ("begins at byte 16, not at 0", |plan| plan.lanes[0].offset = 16),
+            ("no bytes", |plan| plan.lanes[0].bytes = 0),
+            ("no pair", |plan| plan.lanes[0].to = plan.lanes[0].from),
+            ("no pair", |plan| plan.lanes[0].to = 8),
+            ("no such path", |plan| plan.lanes[0].path = 9),
+            ("lanes at once", |plan| {
+                // Everything in one activation.
+                let all = plan.ends.last().copied().expect("an activation");
+                plan.ends = vec![all];
+            }),
+            ("lanes at once", |plan| {
+                // A part of a lane beside itself.
+                let copy = Chunk {
+                    offset: 16,
+                    bytes: plan.lanes[0].bytes - 16,
+                    ..plan.lanes[0]
+                };
+                plan.lanes[0].bytes = 16;
+                plan.lanes.insert(1, copy);
+                plan.ends.iter_mut().for_each(|end| *end += 1);
+            }),
+        ];
+        let (net, demand, good) = planned(Strategy::Rotation);
+        assert_eq!(good.check(&net, &demand, true), Ok(()));
+        for (at, (words, break_it)) in breaks.into_iter().enumerate() {
+            let mut plan = good.clone();
+            break_it(&mut plan);
+            let said = refused(&net, &demand, &plan);
+            assert!(said.contains(words), "{at}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_chunk_in_the_middle_of_a_unit_is_refused() {
+        let (net, demand, mut plan) = planned(Strategy::Peel);
+        let n = net.ranks;
+        let pair = |lane: &Chunk| usize::from(lane.from) * n + usize::from(lane.to);
+        let second = plan
+            .lanes
+            .iter()
+            .position(|lane| lane.offset > 0)
+            .expect("a pair in several chunks");
+        let first = (0..second).rfind(|&at| pair(&plan.lanes[at]) == pair(&plan.lanes[second]));
+        let first = first.expect("the chunk before");
+        plan.lanes[first].bytes -= 1;
+        plan.lanes[second].offset -= 1;
+        plan.lanes[second].bytes += 1;
+        assert!(refused(&net, &demand, &plan).contains("no multiple of 16"));
+    }
+
+    #[test]
+    fn activations_without_lanes_are_none() {
+        let mut plan = Plan::default();
+        plan.end();
+        plan.lanes.push(Chunk::default());
+        plan.end();
+        plan.end();
+        assert_eq!(
+            (plan.len(), plan.activation(0).len(), plan.activation(1).len()),
+            (1, 1, 0)
+        );
+    }
+}

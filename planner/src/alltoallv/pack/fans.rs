@@ -48,6 +48,11 @@ pub(super) struct Rows {
     /// Ends of fans at each port: the rows to look at, and those to mark.
     at_port: Vec<Vec<(u16, u16)>>,
     pub count: usize,
+    /// Rows of lanes within a node: those to find a round by, to look at besides, and to mark besides.
+    known: Vec<u16>,
+    ends: Vec<[u32; 3]>,
+    /// First of these of each rank.
+    begins: Vec<u32>,
 }
 
 impl Rows {
@@ -57,6 +62,9 @@ impl Rows {
             of: vec![None; net.resources],
             at_port: vec![Vec::new(); net.resources],
             count: 0,
+            known: Vec::new(),
+            ends: Vec::new(),
+            begins: Vec::new(),
         };
         let fans = rows.fans(net, groups);
         if fans.is_none() {
@@ -68,7 +76,33 @@ impl Rows {
                 rows.of[r] = Some(rows.next());
             }
         }
+        let [mut scan, mut also, mut mark] = [(); 3].map(|()| Vec::new());
+        for &(begin, end) in &net.local {
+            rows.begins.push(rows.ends.len() as u32);
+            for lane in begin..end {
+                rows.of_lane(net.uses(lane as usize), &mut scan, &mut also, &mut mark);
+                let ends = [&scan, &also, &mark].map(|some| {
+                    rows.known.extend(some);
+                    rows.known.len() as u32
+                });
+                rows.ends.push(ends);
+            }
+        }
         (rows, fans)
+    }
+
+    /// Rows of a lane within a node: to find its round by, to look at besides, and to mark besides.
+    #[inline]
+    pub fn of_local(&self, net: &Net, lane: usize) -> (&[u16], &[u16], &[u16]) {
+        let from = usize::from(net.from[lane]);
+        let at = self.begins[from] as usize + lane - net.local[from].0 as usize;
+        let begin = if at == 0 { 0 } else { self.ends[at - 1][2] as usize };
+        let [scan, also, mark] = self.ends[at].map(|end| end as usize);
+        (
+            &self.known[begin..scan],
+            &self.known[scan..also],
+            &self.known[also..mark],
+        )
     }
 
     /// Rows to find a lane's round by, those to look at besides, and those to mark besides.

@@ -120,9 +120,10 @@ impl Pack {
 
     /// Finds the round of each item; of each end of a fan `MANY` shared rows are looked at.
     fn place<const MANY: usize>(&mut self, net: &Net, known: Option<&Fans>) {
-        self.places.clear();
+        let mut places = std::mem::take(&mut self.places);
+        places.resize(self.items.len(), 0);
         let last = self.counts.len() - 1;
-        for at in 0..self.items.len() {
+        for (at, place) in places.iter_mut().enumerate() {
             let item = self.items[at];
             let round = match known {
                 Some(known) if item & FAN != 0 => {
@@ -131,13 +132,19 @@ impl Pack {
                 }
                 _ => self.place_piece(net, item),
             };
-            self.places.push(round);
+            *place = round;
             self.counts[usize::from(round).min(last)] += 1;
         }
+        self.places = places;
     }
 
     fn place_piece(&mut self, net: &Net, item: Item) -> u16 {
-        let uses = net.uses(self.pieces[item as usize].lane as usize);
+        let lane = self.pieces[item as usize].lane as usize;
+        if net.is_local(usize::from(net.from[lane]), lane) {
+            let (scan, also, mark) = self.rows.of_local(net, lane);
+            return self.rounds.place(scan, also, mark);
+        }
+        let uses = net.uses(lane);
         self.rows.of_lane(uses, &mut self.scan, &mut self.also, &mut self.mark);
         self.rounds.place(&self.scan, &self.also, &self.mark)
     }

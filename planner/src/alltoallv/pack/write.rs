@@ -105,22 +105,29 @@ impl Pack {
         let (from, group) = fans::ends(item);
         let (first, width) = fans.groups[group];
         let width = usize::from(width);
-        let (rem, whole) = (&work.rem[pair..pair + width], &work.whole[pair..pair + width]);
         let room = &mut self.lanes[self.written..self.written + width];
+        let (rem, whole) = (&work.rem[pair..pair + width], &work.whole[pair..pair + width]);
+        let chunk = |at: usize, turn: usize| Chunk {
+            from: from as u16,
+            to: first + at as u16,
+            path: 0,
+            turn: turn as u16,
+            offset: whole[at] - rem[at],
+            bytes: rem[at],
+        };
+        // By far the most common: two ranks, and something for both.
+        if let (&[a, b], [x, y], 2) = (rem, &mut *room, whole.len())
+            && a > 0
+            && b > 0
+        {
+            (*x, *y) = (chunk(0, 0), chunk(1, 1));
+            self.written += 2;
+            return;
+        }
         let mut turn = 0;
-        for (k, (&bytes, whole)) in rem.iter().zip(whole).enumerate() {
-            // Where there is nothing, the next one is written over it.
-            if let Some(place) = room.get_mut(turn) {
-                *place = Chunk {
-                    from: from as u16,
-                    to: first + k as u16,
-                    path: 0,
-                    turn: turn as u16,
-                    offset: whole - bytes,
-                    bytes,
-                };
-                turn += usize::from(bytes > 0);
-            }
+        for at in (0..width).filter(|&at| rem[at] > 0) {
+            room[turn] = chunk(at, turn);
+            turn += 1;
         }
         self.written += turn;
     }

@@ -220,6 +220,55 @@ fn even_demands_take_the_recorded_sequence_and_several_nodes_have_none() {
 }
 
 #[test]
+fn a_profile_written_from_a_file_serves_that_file() {
+    // Bytes as they were counted, one pair without any, and a rank with bytes for itself.
+    let counted = "4096 73728 8192 8192\n73728 0 8192 0\n8192 8192 0 57344\n16384 8192 57344 0\n";
+    let counts = path("counted.txt", counted);
+    let written = run(&["alltoallv", "profile", &counts, "--name", "moe-decode"]);
+    assert_eq!(written.code, 0, "{}", written.stderr);
+    let expected = "Profile(name: \"moe-decode\", demand: [\n    [0, 9, 1, 1],\n    [9, 0, 1, 0],\n    [1, 1, 0, 7],\n    \
+                    [2, 1, 7, 0],\n]),\n";
+    assert_eq!(written.stdout, expected);
+    let found = run(&["alltoallv", "profile", &counts, "--name", "moe-decode", "--json"]).document();
+    assert_eq!(
+        (&found["name"], &found["ranks"], &found["demand"][3][0]),
+        (&"moe-decode".into(), &4.into(), &2.into())
+    );
+    let text = SMALL.replace("gb_per_s", &format!("profiles: [{}], gb_per_s", written.stdout));
+    let machine = path("with-profile.ron", &text);
+    let plan = |line: &[&str]| run(&[&["alltoallv", "plan", &machine], line].concat());
+    let large = path(
+        "counted-large.txt",
+        &counted.replace(' ', "000 ").replace('\n', "000\n"),
+    );
+    for demand in [&counts, &large] {
+        let found = plan(&["--demand", demand, "--json"]).document();
+        assert_eq!(
+            (&found["strategy"], &found["sequence"]),
+            (&"base".into(), &"moe-decode".into()),
+            "{demand}"
+        );
+    }
+    let shown = plan(&["--demand", &large]).stdout;
+    assert!(shown.contains("\nbase, profile moe-decode: "), "{shown}");
+    assert!(plan(&[]).stdout.contains("\nbase, uniform: "));
+    let other = plan(&["--demand", "zipf:2", "--bytes", "64MiB", "--json"]).document();
+    assert_eq!(
+        (&other["strategy"], &other["sequence"]),
+        (&"peel".into(), &serde_json::Value::Null)
+    );
+    for (file, name, says) in [
+        (&counts, "Moe", "expected a name `[a-z0-9][a-z0-9-]*`"),
+        (&counts, "uniform", "expected another name"),
+        (&path("silent.txt", "1 0\n0 1\n"), "silent", "nobody sends anything"),
+        (&path("ragged.txt", "0 1\n1\n"), "ragged", "line 2: 1 entries"),
+    ] {
+        let ran = run(&["alltoallv", "profile", file, "--name", name]);
+        assert!(ran.code == 2 && ran.stderr.contains(says), "{name}: {}", ran.stderr);
+    }
+}
+
+#[test]
 fn simulate_compares_all_strategies_under_three_laws_and_draws_the_load() {
     let machine = path("simulated.ron", SMALL);
     let picture = path("load.svg", "");

@@ -61,13 +61,16 @@ pub fn catalogue(
         families: counts.families as u64,
         shapes: counts.shapes as u64,
         orbits: counts.orbits as u64,
-        base_steps: built.base.len() as u64,
+        base_steps: built.sequences.uniform.len() as u64,
         bytes: bytes.len() as u64,
     };
     let path = out.join(&entry.file);
     write_if_changed(&path, &bytes).map_err(|e| CatalogueError::Io(path, e))?;
+    let profiles: String = (built.sequences.profiles.iter())
+        .map(|recorded| format!(", {} for profile {}", recorded.steps.len(), recorded.profile.name()))
+        .collect();
     println!(
-        "topoforge: {name}: AlltoAllv catalogue of {} families, {} shapes, {} orbits and {} base steps in {} bytes, checked",
+        "topoforge: {name}: AlltoAllv catalogue of {} families, {} shapes, {} orbits and {} base steps{profiles} in {} bytes, checked",
         entry.families, entry.shapes, entry.orbits, entry.base_steps, entry.bytes
     );
     Ok(Some(entry))

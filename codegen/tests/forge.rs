@@ -413,6 +413,42 @@ fn a_descriptor_for_alltoallv_only_gets_a_catalogue_and_no_kernels() {
 }
 
 #[test]
+fn profiles_of_a_descriptor_are_planned_into_its_catalogue_and_a_bad_one_is_a_fault_at_its_place() {
+    let node = |row: &str| {
+        format!(
+            "Topology(name: \"node\", ranks: 4, links: [],
+    alltoallv: Machine(sockets: [[Switch(gpus: 2, nics: 1), Switch(gpus: 2, nics: 1)]],
+        gb_per_s: (same_switch: 56, same_socket: 52, cross_socket: 40, nic: 48),
+        profiles: [Profile(name: \"moe-decode\", demand: [[0, 9, 1, 1], [9, 0, 1, 0], [1, 1, 0, 7], {row}])]))"
+        )
+    };
+    let case = Crate::new("a2a-profile", &[("node.ron", &node("[2, 1, 7, 0]"))]);
+    let output = case.build(&[]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success() && text.contains("for profile moe-decode in"),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let manifest = case.manifest();
+    let entry = manifest.families[0].alltoallv.as_ref().expect("a catalogue");
+    let bytes = std::fs::read(case.out().join(&entry.file)).expect("written");
+    let read = topoforge_planner::alltoallv::Catalogue::parse(&bytes).expect("readable");
+    let [recorded] = read.sequences.profiles.as_slice() else {
+        panic!("{:?}", read.sequences.profiles);
+    };
+    assert_eq!(recorded.profile.name(), "moe-decode");
+    assert_eq!(recorded.profile.demand().get(3, 0), 2);
+    assert!(!recorded.steps.is_empty());
+    let case = Crate::new("a2a-profile-bad", &[("node.ron", &node("[2, 1, 7, 1]"))]);
+    assert!(case.build(&[]).status.success());
+    let faults = case.manifest().faults;
+    assert_eq!(faults.len(), 1, "{faults:?}");
+    let expected = "topologies/node.ron:4:115: rank 3 has bytes for itself: expected 0";
+    assert!(faults[0].text.starts_with(expected), "{}", faults[0].text);
+}
+
+#[test]
 fn a_machine_too_large_for_a_catalogue_is_a_fault_at_its_place() {
     let socket = "[Switch(gpus: 2, nics: 1), Switch(gpus: 2, nics: 1)]";
     let large = format!(

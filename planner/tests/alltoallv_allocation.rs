@@ -4,7 +4,9 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use topoforge_planner::alltoallv::{Demand, Effort, Fabric, Kind, Machine, Planner, Strategy, TreeSpec, base};
+use topoforge_planner::alltoallv::{
+    Demand, Effort, Fabric, Kind, Machine, Planner, Profile, Sequences, Strategy, TreeSpec, base,
+};
 
 struct Counting;
 
@@ -54,8 +56,25 @@ fn planning_allocates_nothing_after_set_up() {
     ];
     for spec in machines {
         let fabric = Fabric::new(&spec).expect("a machine");
-        let sequence = base::recorded(&Machine { spec, any_nodes: false });
-        let mut planner = (Planner::new(&fabric).with_base(&sequence)).expect("the machine's own sequence");
+        // One of the profiles lacks pairs, which are appended.
+        let profile = |(name, kind)| {
+            let demand = Demand::make(kind, fabric.ranks(), 1 << 20, 7).expect("a demand");
+            Profile::new(name, &demand).expect("a profile")
+        };
+        let single = spec.nodes == 1 && !fabric.is_fluid();
+        let kinds = [("skewed", Kind::Zipf(0.8)), ("few", Kind::Sparse(0.6))].into_iter();
+        let profiles: Vec<Profile> = kinds.filter(|_| single).map(profile).collect();
+        let all = base::recorded(&Machine {
+            spec,
+            any_nodes: false,
+            profiles,
+        });
+        let mut planner = (Planner::new(&fabric).with_sequences(&all)).expect("the machine's own sequences");
+        let alone = all.profiles.last().map(|few| Sequences {
+            uniform: Vec::new(),
+            profiles: vec![few.clone()],
+        });
+        let mut few = (Planner::new(&fabric).with_sequences(&alone.unwrap_or_default())).expect("one of them");
         let mut cheap = Planner::new(&fabric).with_effort(Effort::CHEAP);
         let n = planner.ranks();
         let mut demands = vec![Demand::zero(n), Demand::new(n, vec![1 << 40; n * n]).expect("a demand")];
@@ -79,6 +98,8 @@ fn planning_allocates_nothing_after_set_up() {
                 lanes += planner.plan_by(demand, strategy).map_or(0, |plan| plan.lanes().len());
                 lanes += planner.predict().hand_off_ns as usize % 2;
             }
+            lanes += few.plan_by(demand, Strategy::Base).map_or(0, |plan| plan.lanes().len());
+            lanes += few.plan(demand).map_or(0, |plan| plan.lanes().len());
             lanes += usize::from(cheap.begin(demand).is_ok());
             while let Some(activation) = cheap.advance() {
                 lanes += activation.len();

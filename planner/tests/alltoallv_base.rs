@@ -6,7 +6,11 @@ use topoforge_planner::alltoallv::base::{recorded, scaled};
 use topoforge_planner::alltoallv::{Catalogue, Demand, Fabric, Kind, Lane, Machine, Planner, Strategy, TreeSpec};
 
 fn machine(spec: TreeSpec) -> Machine {
-    Machine { spec, any_nodes: true }
+    Machine {
+        spec,
+        any_nodes: true,
+        profiles: Vec::new(),
+    }
 }
 
 /// Nanoseconds of steps one after the other.
@@ -23,7 +27,7 @@ fn barrier_ns(node: &Fabric, steps: &[Vec<(Lane, u64)>]) -> u64 {
 fn sequences_lie_in_the_catalogue_and_carry_every_byte_of_any_demand() {
     for spec in [TreeSpec::pcie_2x2(), TreeSpec::pcie_2x4(), TreeSpec::pcie_2x2x2()] {
         let machine = machine(spec);
-        let base = recorded(&machine);
+        let base = recorded(&machine).uniform;
         assert!(!base.is_empty());
         // Building checks that every step lies in a family.
         let catalogue = Catalogue::of_machine(&machine, base.clone()).expect("fits");
@@ -57,7 +61,7 @@ fn the_sequence_of_eight_gpus_beats_the_rotation_and_is_no_worse_than_a_single_p
     let machine = machine(TreeSpec::pcie_2x2x2());
     let node = machine.fabric(Some(1)).expect("sound");
     let demand = Demand::make(Kind::Uniform, 8, 64 << 20, 1).expect("sound");
-    let sequence = barrier_ns(&node, &scaled(&recorded(&machine), &demand));
+    let sequence = barrier_ns(&node, &scaled(&recorded(&machine).uniform, &demand));
     let mut planner = Planner::new(&node);
     let mut planned = |strategy| {
         planner.plan_by(&demand, strategy).expect("eight ranks");
@@ -74,6 +78,7 @@ fn fluid_machines_and_fixed_clusters_have_no_sequence() {
     let cluster = Machine {
         spec: TreeSpec::pcie_2x2().cluster(4),
         any_nodes: false,
+        profiles: Vec::new(),
     };
     assert!(recorded(&cluster).is_empty());
 }
@@ -82,7 +87,7 @@ fn fluid_machines_and_fixed_clusters_have_no_sequence() {
 fn a_planner_that_knows_a_sequence_takes_it_for_even_demands_and_carries_all_others_exactly() {
     for spec in [TreeSpec::pcie_2x2(), TreeSpec::pcie_2x2x2()] {
         let machine = machine(spec);
-        let (node, steps) = (machine.fabric(Some(1)).expect("sound"), recorded(&machine));
+        let (node, steps) = (machine.fabric(Some(1)).expect("sound"), recorded(&machine).uniform);
         let (mut plain, mut planner) = (
             Planner::new(&node),
             Planner::new(&node).with_base(&steps).expect("its own sequence"),
@@ -116,7 +121,7 @@ fn a_planner_that_knows_a_sequence_takes_it_for_even_demands_and_carries_all_oth
 
 #[test]
 fn without_a_sequence_there_is_the_rotation_and_a_foreign_sequence_is_refused() {
-    let steps = recorded(&machine(TreeSpec::pcie_2x2x2()));
+    let steps = recorded(&machine(TreeSpec::pcie_2x2x2())).uniform;
     let demand = Demand::make(Kind::Uniform, 8, 1 << 20, 1).expect("sound");
     let mut plain = Planner::new(&machine(TreeSpec::pcie_2x2x2()).fabric(Some(1)).expect("sound"));
     plain.plan_by(&demand, Strategy::Base).expect("ranks agree");

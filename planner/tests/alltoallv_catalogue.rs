@@ -6,8 +6,10 @@ use topoforge_planner::alltoallv::catalogue::enumerate::representatives;
 use topoforge_planner::alltoallv::catalogue::symmetry::Symmetry;
 use topoforge_planner::alltoallv::catalogue::template::{OUTSIDE, Scope, Template, TemplateError};
 use topoforge_planner::alltoallv::catalogue::{BlobError, NodeCatalogue, Outsider, Unsound, VERSION};
-use topoforge_planner::alltoallv::sequence::{WHOLE, base_sequences, rotation};
-use topoforge_planner::alltoallv::{Catalogue, Fabric, Lane, Mode, Nics, Reach, TreeSpec};
+use topoforge_planner::alltoallv::sequence::{WHOLE, best_sequence, rotation};
+use topoforge_planner::alltoallv::{
+    Catalogue, Demand, Fabric, Kind, Lane, Machine, Mode, Nics, Profile, Reach, TreeSpec, base,
+};
 
 fn fabric(spec: &TreeSpec) -> Fabric {
     Fabric::new(spec).expect("the machine is sound")
@@ -347,9 +349,7 @@ fn what_is_written_is_read_back_and_sound() {
 
 #[test]
 fn cut_flipped_and_foreign_bytes_are_refused_in_words() {
-    let bytes = Catalogue::build(&fabric(&TreeSpec::pcie_2x2()), true, Vec::new())
-        .expect("builds")
-        .to_bytes();
+    let bytes = with_profiles().1.to_bytes();
     for end in 6..bytes.len() {
         assert_eq!(Catalogue::parse(&bytes[..end]), Err(BlobError::Cut(end)));
     }
@@ -401,7 +401,7 @@ fn any_bytes_give_a_catalogue_or_an_error_and_never_a_panic() {
             .wrapping_add(1_442_695_040_888_963_407);
         (seed >> 33) as usize % below
     };
-    let good: Vec<Vec<u8>> = zoo()
+    let mut good: Vec<Vec<u8>> = zoo()
         .iter()
         .filter(|spec| spec.sockets.len() < 4)
         .map(|spec| {
@@ -410,6 +410,8 @@ fn any_bytes_give_a_catalogue_or_an_error_and_never_a_panic() {
                 .to_bytes()
         })
         .collect();
+    let profiles = with_profiles().1.to_bytes();
+    good.extend([profiles.clone(), profiles]);
     let mut refused = 0;
     for round in 0..1_500 {
         let mut bytes = good[random(good.len())].clone();
@@ -523,8 +525,10 @@ fn sets_of_lanes_outside_every_family_are_refused() {
 #[test]
 fn the_best_base_sequence_is_kept_and_checked() {
     let fabric = fabric(&TreeSpec::pcie_2x2().cluster(3));
-    // One lane at a time, in halves; the seed is how good the plan says it is.
-    let plan = |node: &Fabric, bytes: u64, seed: u64| {
+    let node = self::fabric(&TreeSpec::pcie_2x2());
+    let demand = Demand::make(Kind::Uniform, 4, 3 << 20, 1).expect("a demand");
+    // One lane at a time, in two parts; the seed is how good the plan says it is.
+    let plan = |seed: u64| {
         let pairs = (0..4_u32)
             .flat_map(|from| (0..4).map(move |to| (from, to)))
             .filter(|(from, to)| from != to);
@@ -534,19 +538,19 @@ fn the_best_base_sequence_is_kept_and_checked() {
             } else {
                 0
             };
-            let part = bytes / 3;
-            [part, bytes - part].map(|volume| vec![(Lane { from, to, class }, volume)])
+            let part = (1 << 20) / 3;
+            [part, (1 << 20) - part].map(|volume| vec![(Lane { from, to, class }, volume)])
         });
         Some((10 - seed, lanes.collect()))
     };
-    let base = base_sequences(&fabric, 1 << 20, 0..4, plan);
-    assert_eq!(base.len(), 24);
-    assert!(base.iter().any(|step| step.lanes[0].class == 1), "seed 3 is the best");
-    let catalogue = Catalogue::build(&fabric, true, base.clone()).expect("fits");
+    let best = best_sequence(&demand, 0..4, plan);
+    assert_eq!(best.len(), 24);
+    assert!(best.iter().any(|step| step.lanes[0].class == 1), "seed 3 is the best");
+    let catalogue = Catalogue::build(&fabric, true, best.clone()).expect("fits");
     let read = Catalogue::parse(&catalogue.to_bytes()).expect("reads");
-    assert_eq!(read.base, base);
+    assert_eq!(read.sequences, best.clone().into());
     read.verify(&fabric).expect("sound");
-    let mut short = base;
+    let mut short = best;
     short[0].lanes[0].share -= 1;
     let error = Catalogue::build(&fabric, true, short)
         .expect_err("a byte is missing")
@@ -558,20 +562,64 @@ fn the_best_base_sequence_is_kept_and_checked() {
             WHOLE - 1
         )
     );
-    let missing = base_sequences(&fabric, 1 << 20, 0..1, |_, bytes, _| {
-        Some((
-            1,
-            vec![vec![(
-                Lane {
-                    from: 0,
-                    to: 1,
-                    class: 0,
-                },
-                bytes,
-            )]],
-        ))
-    });
+    let lane = Lane {
+        from: 0,
+        to: 1,
+        class: 0,
+    };
+    let missing = best_sequence(&demand, 0..1, |_| Some((1, vec![vec![(lane, 1 << 20)]])));
     assert!(missing.is_empty(), "a plan that carries one pair only is none");
+}
+
+/// Two groups of two GPUs with sequences for equal pairs and for two profiles, one of which lacks pairs.
+fn with_profiles() -> (Fabric, Catalogue) {
+    let spec = TreeSpec::pcie_2x2();
+    let profile = |name, kind| {
+        let demand = Demand::make(kind, 4, 1 << 20, 5).expect("a demand");
+        Profile::new(name, &demand).expect("a profile")
+    };
+    let machine = Machine {
+        spec: spec.clone(),
+        any_nodes: true,
+        profiles: vec![profile("skewed", Kind::Zipf(0.8)), profile("few", Kind::Sparse(0.5))],
+    };
+    let catalogue = Catalogue::of_machine(&machine, base::recorded(&machine)).expect("fits");
+    assert_eq!(catalogue.sequences.profiles.len(), 2);
+    (fabric(&spec), catalogue)
+}
+
+#[test]
+fn profiles_are_read_back_and_a_sequence_that_is_no_longer_theirs_is_found() {
+    let (fabric, catalogue) = with_profiles();
+    let read = Catalogue::parse(&catalogue.to_bytes()).expect("reads");
+    assert_eq!(read.sequences, catalogue.sequences);
+    read.verify(&fabric).expect("sound");
+    let fault = |change: &dyn Fn(&mut Catalogue)| {
+        let mut other = read.clone();
+        change(&mut other);
+        let other = Catalogue::parse(&other.to_bytes()).expect("well formed");
+        match other.verify(&fabric) {
+            Err(Unsound::Sequence(words)) => words,
+            other => panic!("{other:?}"),
+        }
+    };
+    let words = fault(&|c| c.sequences.profiles[0].steps[1].lanes[0].share -= 1);
+    assert!(
+        words.starts_with("the sequence of profile \"skewed\" does not fit: rank ")
+            && words.ends_with("65535 of 65536 parts"),
+        "{words}"
+    );
+    let words = fault(&|c| c.sequences.profiles[0].steps.clear());
+    assert!(words.ends_with("0 of 65536 parts"), "{words}");
+    // A pair that the profile lacks, and lanes that cannot be under way together.
+    let words = fault(&|c| c.sequences.profiles[1].steps = c.sequences.uniform.clone());
+    assert!(words.ends_with("65536 of 0 parts"), "{words}");
+    let words = fault(&|c| {
+        let step = &mut c.sequences.profiles[0].steps[0];
+        let twice = step.lanes[0];
+        step.lanes.push(twice);
+    });
+    assert!(words.contains("step 0: ") && words.contains("ports carry"), "{words}");
 }
 
 #[test]

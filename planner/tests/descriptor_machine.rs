@@ -150,6 +150,113 @@ fn machines_that_cannot_be_are_refused_in_words() {
 }
 
 #[test]
+fn profiles_are_read_and_printed() {
+    let text = format!(
+        "Machine({SOCKETS}, {RATES}, profiles: [Profile(name: \"moe-decode\", demand: [[0, 12, 4, 4], [8, 0, 4, 0], \
+         [0, 0, 0, 281474976710656], [4, 4, 4, 0]]), Profile(demand: [[0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0], \
+         [0, 0, 0, 0]], name: \"one-pair\")])"
+    );
+    let topology = parsed(&text);
+    let printed = to_ron(&topology);
+    assert_eq!(parse_descriptor(&printed, "t.ron").as_ref(), Ok(&topology), "{printed}");
+    let profiles = topology.alltoallv.unwrap().profiles;
+    assert_eq!([profiles[0].name(), profiles[1].name()], ["moe-decode", "one-pair"]);
+    // Only ratios count.
+    let demand = profiles[0].demand();
+    assert_eq!((demand.get(0, 1), demand.get(1, 0), demand.get(2, 3)), (3, 2, 1 << 46));
+    let none = parsed(&format!("Machine({SOCKETS}, {RATES}, profiles: [])"));
+    assert!(none.alltoallv.unwrap().profiles.is_empty());
+}
+
+#[test]
+fn all_faults_of_profiles_come_at_once_at_their_places() {
+    let machine = format!(
+        "Machine({SOCKETS}, {RATES}, profiles: [\n\
+         Profile(name: \"Moe\", demand: [[0, 1], [1, 0]]),\n\
+         Profile(name: \"rows\", demand: [[0, 1, 1, 1], [1, 0, 1], 5, [1, -1, 0.5, 2]]),\n\
+         Profile(name: \"none\", demand: [[0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]),\n\
+         Profile(name: \"large\", demand: [[0, 281474976710657, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]),\n\
+         Profile(name: \"uniform\", demand: []),\n\
+         Profile(name: \"lonely\", bytes: 1),\n\
+         Demand(),\n\
+         ])"
+    );
+    let found = faults(&machine);
+    let expected = [
+        (
+            "t.ron:3:15: ",
+            "expected a name `[a-z0-9][a-z0-9-]*` of at most 64 letters",
+        ),
+        (
+            "t.ron:3:30: ",
+            "2 rows for 4 ranks: expected one for each rank of a node",
+        ),
+        ("t.ron:4:46: ", "3 entries in the row of rank 1: expected 4"),
+        ("t.ron:4:57: ", "expected a list of bytes for each rank, found 5"),
+        (
+            "t.ron:4:64: ",
+            "expected bytes as a whole number from 0 to 281474976710656, found -1",
+        ),
+        ("t.ron:4:68: ", "expected bytes as a whole number"),
+        (
+            "t.ron:4:73: ",
+            "rank 3 has bytes for itself: expected 0, since they cross no link",
+        ),
+        (
+            "t.ron:5:31: ",
+            "nobody sends anything: expected bytes of at least one pair",
+        ),
+        ("t.ron:6:37: ", "found 281474976710657"),
+        (
+            "t.ron:7:15: ",
+            "name \"uniform\" is that of the sequence for equal pairs: expected another name",
+        ),
+        ("t.ron:7:34: ", "0 rows for 4 ranks"),
+        ("t.ron:8:1: ", "missing field `demand` of `Profile`"),
+        ("t.ron:8:25: ", "unknown field `bytes` of `Profile`"),
+        (
+            "t.ron:9:1: ",
+            "expected `Profile(name: .., demand: ..)`, found `Demand(..)`",
+        ),
+    ];
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
+    for (found, (place, says)) in found.iter().zip(expected) {
+        assert!(
+            found.starts_with(place) && found.contains(says),
+            "{found} should be at {place} and say {says}"
+        );
+    }
+}
+
+#[test]
+fn profiles_that_nothing_can_be_recorded_for_are_refused() {
+    const ONE: &str = "Profile(name: \"a\", demand: [[0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]])";
+    let refused = |before: &str, profiles: &str, says: &str| {
+        let found = faults(&format!(
+            "Machine({SOCKETS}, {RATES}, {before}\nprofiles: [{profiles}])"
+        ));
+        assert!(
+            found.len() == 1 && found[0].starts_with("t.ron:3:") && found[0].contains(says),
+            "{found:?} should say {says}"
+        );
+    };
+    refused(
+        "",
+        &[ONE, ONE].join(", "),
+        "profile \"a\" is given twice: expected another name",
+    );
+    refused("", &[ONE; 9].join(", "), "9 profiles: expected at most 8");
+    refused(
+        "nodes: 4,",
+        ONE,
+        "profiles are of a single node, and this machine always has 4",
+    );
+    let fluid = "modes: (port: Fluid, trunk: Fluid, cross: Fluid, nic: Fluid),";
+    refused(fluid, ONE, "links all share without loss");
+    parsed(&format!("Machine({SOCKETS}, {RATES}, nodes: Any, profiles: [{ONE}])"));
+}
+
+#[test]
 fn aliases_are_names_and_nobody_elses() {
     let text =
         |name: &str, aliases: &str| format!("Topology(name: \"{name}\", ranks: 2, links: [], aliases: {aliases})");

@@ -6,6 +6,7 @@
 
 mod fixed;
 
+use super::base::Sequences;
 use super::bound::Bound;
 use super::cache::Cache;
 use super::demand::Demand;
@@ -45,7 +46,9 @@ pub struct Planner {
     pack: Pack,
     polish: Polish,
     rotation: rotate::Room,
-    base: Option<base::Base>,
+    /// Sequences recorded ahead of time, and which of them was run last.
+    recorded: Option<base::Room>,
+    served: usize,
     cache: Option<Cache>,
     plan: Plan,
     other: Plan,
@@ -81,7 +84,8 @@ impl Planner {
             pack: Pack::new(&net, &groups),
             polish: Polish::new(&net, peeled, if n <= PEEL_RANKS { lanes } else { 0 }),
             rotation: rotate::Room::new(&net, n),
-            base: None,
+            recorded: None,
+            served: 0,
             cache: (n <= CACHE_RANKS).then(|| Cache::new(n, kept, kept)),
             plan: Plan::with_room(lanes, rooms),
             other: Plan::with_room(lanes, rooms),
@@ -104,27 +108,48 @@ impl Planner {
         self
     }
 
-    /// The same with a sequence for uniform demand, such as a catalogue holds; an empty one changes nothing.
+    pub(super) fn set_effort(&mut self, effort: Effort) {
+        self.effort = effort;
+    }
+
+    /// The same with a sequence for uniform demand and none for profiles; an empty one changes nothing.
     ///
     /// # Errors
-    /// The sequence is none of this machine's: what is wrong with the plan that it makes.
-    pub fn with_base(mut self, steps: &[Step]) -> Result<Self, PlanFault> {
-        let n = self.net.ranks;
-        if steps.is_empty() {
-            self.base = None;
+    /// As [`Planner::with_sequences`].
+    pub fn with_base(self, steps: &[Step]) -> Result<Self, PlanFault> {
+        self.with_sequences(&steps.to_vec().into())
+    }
+
+    /// The same with sequences recorded ahead of time, such as a catalogue holds, in place of those it had.
+    ///
+    /// # Errors
+    /// A sequence is none of this machine's: what is wrong with the plan that it makes.
+    pub fn with_sequences(mut self, sequences: &Sequences) -> Result<Self, PlanFault> {
+        self.recorded = None;
+        if sequences.is_empty() {
             return Ok(self);
         }
-        let base = base::Base::new(&self.net, self.nodes, steps)?;
+        let room = base::Room::new(&self.net, self.nodes, sequences)?;
+        // Pairs that a profile lacks are packed behind its sequence.
+        let lanes = room.lanes() + Pack::most_chunks(&self.net);
         for plan in [&mut self.plan, &mut self.other] {
             plan.clear();
-            plan.lanes.reserve(base.lanes());
-            plan.ends.reserve(base.lanes());
+            plan.lanes.reserve(lanes);
+            plan.ends.reserve(lanes);
         }
-        self.base = Some(base);
-        let bytes = (0..n * n).map(|pair| if pair / n == pair % n { 0 } else { base::BYTES });
-        let demand = Demand::from_checked(n, bytes.collect());
-        self.make(&demand, Strategy::Base);
-        self.check(&demand)?;
+        let examples: Vec<Vec<u64>> = (0..room.len()).map(|which| room.example(which)).collect();
+        self.recorded = Some(room);
+        for (which, bytes) in examples.into_iter().enumerate() {
+            let demand = Demand::from_checked(self.net.ranks, bytes);
+            self.rounds = true;
+            self.plan.clear();
+            let complete = self.run_recorded(which, &demand);
+            let name = self.sequence_name(which);
+            if !complete {
+                return Err(PlanFault(format!("{name}: a pair that it is for has no lane")));
+            }
+            (self.check(&demand)).map_err(|PlanFault(what)| PlanFault(format!("{name}: {what}")))?;
+        }
         self.plan.clear();
         Ok(self)
     }
@@ -228,6 +253,11 @@ impl Planner {
         &self.plan
     }
 
+    /// The recorded sequence that the plan made last is of: `uniform`, or the name of a profile; none of other plans.
+    pub fn sequence(&self) -> Option<&str> {
+        (self.strategy == Strategy::Base).then(|| self.sequence_name(self.served))
+    }
+
     /// Whether the plan made last is of channels: of lanes that can all be under way at once.
     pub fn is_of_rounds(&self) -> bool {
         self.rounds
@@ -292,7 +322,7 @@ impl Planner {
         }
         let most = self.free.iter().fold(0.0, |a: f64, &b| a.max(b)) as f32;
         let strategy = match most {
-            _ if self.base.is_some() && fixed::is_even(demand) => Strategy::Base,
+            _ if self.is_recorded(demand) => Strategy::Base,
             _ if self.net.ranks > PEEL_RANKS => Strategy::Pack,
             most if most < WORTH_PEELING => Strategy::Pack,
             _ => Strategy::Peel,
@@ -304,7 +334,7 @@ impl Planner {
         // So many ranks have no room to be peeled.
         let strategy = match strategy {
             Strategy::Peel | Strategy::Cached if self.net.ranks > PEEL_MOST => Strategy::Pack,
-            Strategy::Base if self.base.is_none() => Strategy::Rotation,
+            Strategy::Base if self.recorded.is_none() => Strategy::Rotation,
             other => other,
         };
         self.plan.clear();
@@ -342,8 +372,9 @@ impl Planner {
                 );
             }
             Strategy::Base => {
-                if let Some(base) = &mut self.base {
-                    base.run(&self.net, demand.bytes(), &mut self.plan);
+                let nearest = self.recorded.as_ref().and_then(|room| room.nearest(demand.bytes()));
+                if let Some((which, _)) = nearest {
+                    self.run_recorded(which, demand);
                 }
             }
             Strategy::Fluid => {

@@ -1,9 +1,11 @@
-//! Sequences of lanes that are made ahead of time: the rotation, which needs no demand, and base sequences for uniform demand.
+//! Sequences of lanes that are made ahead of time: the rotation, which needs no demand, and those recorded for a known demand.
 //!
-//! The rotation is a formula and serves any number of nodes; base sequences come from the planner and are kept in the
-//! catalogue. Start reading at [`rotation`] and [`base_sequences`].
+//! The rotation is a formula and serves any number of nodes; recorded sequences come from the planner and are kept in the
+//! catalogue. Start reading at [`rotation`] and [`best_sequence`].
 
+use super::base::{Recorded, Sequences};
 use super::catalogue::Catalogue;
+use super::demand::Demand;
 use super::fabric::Fabric;
 
 /// A path of a pair of ranks in use: `class` is its number among [`Fabric::paths`].
@@ -97,27 +99,23 @@ pub fn rotation(fabric: &Fabric) -> impl Iterator<Item = Vec<Lane>> + '_ {
     })
 }
 
-/// A base sequence for uniform demand in a fabric's node, by a planner.
+/// The best of several plans for a demand of one node, as shares of each pair's bytes.
 ///
-/// `plan` gets the fabric of a single node, the bytes of every pair and a seed, and returns the lanes of each activation with
-/// their bytes; the best of `seeds` by `predicted` (any unit, smaller is better) is kept. Nodes of more than 64 ranks, and
-/// plans that do not carry every byte exactly, give no sequence.
-pub fn base_sequences<P>(fabric: &Fabric, bytes: u64, seeds: std::ops::Range<u64>, mut plan: P) -> Vec<Step>
+/// `plan` gets a seed, and returns what it predicts (any unit, smaller is better) and the lanes of each activation with their
+/// bytes; the best of `seeds` is kept, of equals the first. Plans that do not carry every byte exactly give no sequence.
+pub fn best_sequence<P>(demand: &Demand, seeds: std::ops::Range<u64>, mut plan: P) -> Vec<Step>
 where
-    P: FnMut(&Fabric, u64, u64) -> Option<(u64, Activations)>,
+    P: FnMut(u64) -> Option<(u64, Activations)>,
 {
-    let Ok(node) = Fabric::new(&fabric.spec().clone().cluster(1)) else {
-        return Vec::new();
-    };
     let mut best: Option<(u64, Vec<Step>)> = None;
     for seed in seeds {
-        let Some((predicted, activations)) = plan(&node, bytes, seed) else {
+        let Some((predicted, activations)) = plan(seed) else {
             continue;
         };
         if best.as_ref().is_some_and(|(least, _)| predicted >= *least) {
             continue;
         }
-        if let Some(steps) = shares(node.ranks(), bytes, &activations) {
+        if let Some(steps) = shares(demand, &activations) {
             best = Some((predicted, steps));
         }
     }
@@ -125,7 +123,8 @@ where
 }
 
 /// Bytes as shares of the pair's demand; none unless every pair is carried exactly.
-fn shares(ranks: usize, bytes: u64, activations: &[Vec<(Lane, u64)>]) -> Option<Vec<Step>> {
+fn shares(demand: &Demand, activations: &[Vec<(Lane, u64)>]) -> Option<Vec<Step>> {
+    let (ranks, wanted) = (demand.ranks(), demand.bytes());
     let mut carried = vec![0_u64; ranks * ranks];
     let mut given = vec![0_u32; ranks * ranks];
     let mut steps = Vec::new();
@@ -134,11 +133,11 @@ fn shares(ranks: usize, bytes: u64, activations: &[Vec<(Lane, u64)>]) -> Option<
         for (lane, volume) in lanes {
             let pair = lane.from as usize * ranks + lane.to as usize;
             *carried.get_mut(pair)? += volume;
-            if carried[pair] > bytes {
+            if carried[pair] > wanted[pair] {
                 return None;
             }
             // Rounding the sum, not the part, makes the parts add up to the whole.
-            let until = (u128::from(carried[pair]) * u128::from(WHOLE) / u128::from(bytes.max(1))) as u32;
+            let until = (u128::from(carried[pair]) * u128::from(WHOLE) / u128::from(wanted[pair].max(1))) as u32;
             let share = until - given[pair];
             given[pair] = until;
             if share > 0 {
@@ -154,16 +153,37 @@ fn shares(ranks: usize, bytes: u64, activations: &[Vec<(Lane, u64)>]) -> Option<
             steps.push(step);
         }
     }
-    let exact = |pair: usize| pair / ranks == pair % ranks || given[pair] == WHOLE;
-    (0..ranks * ranks).all(exact).then_some(steps)
+    (carried == wanted).then_some(steps)
 }
 
 impl Catalogue {
-    /// Checks the base sequence: every step lies in a family, and every pair is carried exactly.
-    pub(super) fn check_base(&self, node: &Fabric) -> Result<(), String> {
+    /// Checks every sequence: each step lies in a family, and every pair that it is for is carried exactly.
+    pub(super) fn check_sequences(&self, node: &Fabric) -> Result<(), String> {
+        let n = node.ranks();
+        let Sequences { uniform, profiles } = &self.sequences;
+        if !uniform.is_empty() {
+            let fault = |e| format!("the base sequence does not fit: {e}");
+            self.check_steps(node, uniform, |pair| pair / n != pair % n)
+                .map_err(fault)?;
+        }
+        for Recorded { profile, steps } in profiles {
+            let fault = |e| format!("the sequence of profile {:?} does not fit: {e}", profile.name());
+            let bytes = profile.demand().bytes();
+            if bytes.len() != n * n {
+                return Err(fault(format!(
+                    "it is for {} ranks, the node has {n}",
+                    profile.demand().ranks()
+                )));
+            }
+            self.check_steps(node, steps, |pair| bytes[pair] > 0).map_err(fault)?;
+        }
+        Ok(())
+    }
+
+    fn check_steps(&self, node: &Fabric, steps: &[Step], wanted: impl Fn(usize) -> bool) -> Result<(), String> {
         let ranks = node.ranks();
         let mut given = vec![0_u32; ranks * ranks];
-        for (k, step) in self.base.iter().enumerate() {
+        for (k, step) in steps.iter().enumerate() {
             let lanes = step.lanes.iter().map(|share| Lane {
                 from: share.from.into(),
                 to: share.to.into(),
@@ -176,14 +196,15 @@ impl Catalogue {
                 *pair = pair.saturating_add(share.share);
             }
         }
-        let exact = |pair: &usize| pair / ranks == pair % ranks || given[*pair] == WHOLE;
-        match (0..ranks * ranks).find(|pair| !exact(pair)) {
+        let due = |pair: usize| if wanted(pair) { WHOLE } else { 0 };
+        match (0..ranks * ranks).find(|&pair| given[pair] != due(pair)) {
             None => Ok(()),
             Some(pair) => Err(format!(
-                "rank {} to {} gets {} of {WHOLE} parts",
+                "rank {} to {} gets {} of {} parts",
                 pair / ranks,
                 pair % ranks,
-                given[pair]
+                given[pair],
+                due(pair)
             )),
         }
     }

@@ -5,6 +5,7 @@
 use std::fmt;
 
 use super::fabric::Fabric;
+use super::profile::Profile;
 
 /// Largest number of ranks of a fabric.
 pub const MAX_RANKS: usize = 4096;
@@ -117,6 +118,8 @@ pub struct Machine {
     pub spec: TreeSpec,
     /// Any number of nodes may come.
     pub any_nodes: bool,
+    /// What is known to be sent in a single node, in the order of the descriptor.
+    pub profiles: Vec<Profile>,
 }
 
 impl Machine {

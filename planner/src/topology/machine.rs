@@ -12,13 +12,15 @@
 //!     forward: false,
 //!     alpha_ns: 2000,
 //!     alpha_handoff_ns: 1000,
+//!     profiles: [Profile(name: "moe-decode", demand: [..])],
 //! ),
 //! ```
 //!
-//! Everything but `sockets` and `gb_per_s` may be left out. Start reading at [`machine`].
+//! Everything but `sockets` and `gb_per_s` may be left out; `profiles.rs` reads the profiles. Start reading at [`machine`].
 
 use std::fmt::Write as _;
 
+use super::profiles::{profiles, use_of};
 use super::reader::{Fields, Reader};
 use super::tree::{Node, Shape};
 use crate::alltoallv::spec::{MAX_GROUPS, MAX_NODE_RANKS};
@@ -35,6 +37,7 @@ const FIELDS: &[&str] = &[
     "forward",
     "alpha_ns",
     "alpha_handoff_ns",
+    "profiles",
 ];
 const MODES: &str = "`Exclusive`, `Slots(N)` or `Fluid`";
 /// Most nodes of a machine: 4,096 GPUs, one a node.
@@ -77,6 +80,8 @@ pub(super) fn machine<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Option<Ma
         alpha("alpha_ns", plain.alpha_ns),
         alpha("alpha_handoff_ns", plain.alpha_h_ns),
     );
+    let listed = fields.optional("profiles");
+    let profiles = listed.map_or(Some(Vec::new()), |node| profiles(reader, node));
     let (nodes, any_nodes) = nodes?;
     let spec = TreeSpec {
         nodes,
@@ -96,7 +101,16 @@ pub(super) fn machine<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Option<Ma
         reader.faults.add(node.offset, error.to_string());
         return None;
     }
-    Some(Machine { spec, any_nodes })
+    let machine = Machine {
+        spec,
+        any_nodes,
+        profiles: profiles?,
+    };
+    if let Err(why) = use_of(&machine) {
+        reader.faults.add(listed.map_or(node.offset, |node| node.offset), why);
+        return None;
+    }
+    Some(machine)
 }
 
 fn nodes(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<(u32, bool)> {
@@ -311,6 +325,13 @@ pub(super) fn print(machine: &Machine) -> String {
     ];
     for line in lines {
         let _ = writeln!(out, "        {line},");
+    }
+    if !machine.profiles.is_empty() {
+        out.push_str("        profiles: [\n");
+        for profile in &machine.profiles {
+            let _ = writeln!(out, "            {},", profile.to_ron("            "));
+        }
+        out.push_str("        ],\n");
     }
     out.push_str("    ),\n");
     out

@@ -13,6 +13,7 @@ pub mod print;
 
 mod links;
 mod machine;
+mod profiles;
 mod reader;
 mod tree;
 

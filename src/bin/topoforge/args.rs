@@ -5,7 +5,7 @@
 mod alltoallv;
 
 pub use alltoallv::{
-    AlltoallvCommand, AlltoallvPlanArgs, AlltoallvSimulateArgs, CatalogueArgs, DemandArgs, StrategyArg,
+    AlltoallvCommand, AlltoallvPlanArgs, AlltoallvSimulateArgs, CatalogueArgs, DemandArgs, ProfileArgs, StrategyArg,
 };
 
 use crate::commands::groups::Kind as GroupKind;

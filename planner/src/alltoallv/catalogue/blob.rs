@@ -5,20 +5,20 @@
 //! [`super::Catalogue::verify`]. Start reading at [`super::Catalogue::to_bytes`].
 //!
 //! ```text
-//! magic "A2AV", version u16, length u32 of all, flags u16 (1 alone, 2 member), layout u64, rates u64, base steps u16
+//! magic "A2AV", version u16, length u32 of all, flags u16 (1 alone, 2 member), layout u64, rates u64, steps u16, profiles u8
 //! each part: scope u8, groups u8, ports u8, shared u8, types u8, symmetries u16, orbits u32, families u32, shapes u32
 //!   sizes u8[groups], capacity u8[shared] (0: any number)
 //!   each type: from u8, to u8, kind u8, copies u8, mids u8, inv_fs u32, mids u8[..] (numbered behind the ports)
 //!   each symmetry but the first: groups u8[groups], types u8[types]
 //!   each orbit: lanes u8, types u8[lanes]
-//! each base step: lanes u8, each lane: from u8, to u8, class u8, share - 1 u16
+//! recorded sequences: see `recorded.rs`
 //! crc32 u32
 //! ```
 
 use std::fmt;
 
 use super::super::paths::PathKind;
-use super::super::sequence::{Share, Step};
+use super::recorded;
 use super::symmetry::{MAX_SYMMETRIES, Symmetry};
 use super::template::{LaneType, MAX_BITS, OUTSIDE, Scope, Template};
 use super::{Catalogue, NodeCatalogue, enumerate, shapes};
@@ -26,7 +26,7 @@ use super::{Catalogue, NodeCatalogue, enumerate, shapes};
 /// How a catalogue begins.
 pub const MAGIC: [u8; 4] = *b"A2AV";
 /// The format that is written and read.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// Where the length of all stands, behind magic and version.
 const LENGTH_AT: usize = 6;
@@ -84,17 +84,12 @@ impl Catalogue {
         out.extend((flag(&self.alone, ALONE) | flag(&self.member, MEMBER)).to_le_bytes());
         out.extend(self.layout.to_le_bytes());
         out.extend(self.rates.to_le_bytes());
-        out.extend((self.base.len() as u16).to_le_bytes());
+        out.extend((self.sequences.uniform.len() as u16).to_le_bytes());
+        out.push(self.sequences.profiles.len() as u8);
         for part in self.alone.iter().chain(&self.member) {
             write_part(&mut out, part);
         }
-        for step in &self.base {
-            out.push(step.lanes.len() as u8);
-            for lane in &step.lanes {
-                out.extend([lane.from, lane.to, lane.class]);
-                out.extend(lane.share.wrapping_sub(1).to_le_bytes()[..2].iter());
-            }
-        }
+        recorded::write(&mut out, &self.sequences);
         let length = out.len() as u32 + 4;
         out[LENGTH_AT..LENGTH_AT + 4].copy_from_slice(&length.to_le_bytes());
         let sum = crc32(&out);
@@ -137,27 +132,15 @@ fn parse_body(read: &mut Bytes<'_>) -> Result<Catalogue, BlobError> {
     if flags == 0 || flags & !(ALONE | MEMBER) != 0 {
         return Err(BlobError::Field(read.at - 2, "unknown flags"));
     }
-    let (layout, rates, steps) = (read.u64()?, read.u64()?, read.u16()?);
+    let (layout, rates) = (read.u64()?, read.u64()?);
+    let (steps, profiles) = (read.u16()?, read.u8()?);
     let alone = (flags & ALONE != 0).then(|| read_part(read)).transpose()?;
     let member = (flags & MEMBER != 0).then(|| read_part(read)).transpose()?;
     let ranks = alone
         .as_ref()
         .or(member.as_ref())
-        .map_or(0, |part| part.template.sizes.iter().map(|&n| u32::from(n)).sum());
-    let mut base = Vec::new();
-    for _ in 0..steps {
-        let lanes = read.u8()?;
-        let mut step = Step::default();
-        for _ in 0..lanes {
-            let [from, to, class] = [read.u8()?, read.u8()?, read.u8()?];
-            if from == to || u32::from(from.max(to)) >= ranks {
-                return Err(BlobError::Field(read.at - 3, "a lane of ranks that are not there"));
-            }
-            let share = u32::from(read.u16()?) + 1;
-            step.lanes.push(Share { from, to, class, share });
-        }
-        base.push(step);
-    }
+        .map_or(0, |part| part.template.sizes.iter().map(|&n| usize::from(n)).sum());
+    let sequences = recorded::read(read, ranks, steps, profiles)?;
     if read.at != read.bytes.len() {
         return Err(BlobError::Field(read.at, "more bytes than a catalogue has"));
     }
@@ -166,7 +149,7 @@ fn parse_body(read: &mut Bytes<'_>) -> Result<Catalogue, BlobError> {
         rates,
         alone,
         member,
-        base,
+        sequences,
     })
 }
 
@@ -339,13 +322,13 @@ fn read_symmetry(read: &mut Bytes<'_>, template: &Template, count: usize) -> Res
 }
 
 /// A cursor that says where bytes end.
-struct Bytes<'a> {
+pub(super) struct Bytes<'a> {
     bytes: &'a [u8],
-    at: usize,
+    pub at: usize,
 }
 
 impl<'a> Bytes<'a> {
-    fn take(&mut self, n: usize) -> Result<&'a [u8], BlobError> {
+    pub fn take(&mut self, n: usize) -> Result<&'a [u8], BlobError> {
         let taken = self.bytes.get(self.at..).and_then(|rest| rest.get(..n));
         let taken = taken.ok_or(BlobError::Cut(self.bytes.len()))?;
         self.at += n;
@@ -358,11 +341,11 @@ impl<'a> Bytes<'a> {
         Ok(out)
     }
 
-    fn u8(&mut self) -> Result<u8, BlobError> {
+    pub fn u8(&mut self) -> Result<u8, BlobError> {
         Ok(self.array::<1>()?[0])
     }
 
-    fn u16(&mut self) -> Result<u16, BlobError> {
+    pub fn u16(&mut self) -> Result<u16, BlobError> {
         self.array().map(u16::from_le_bytes)
     }
 

@@ -8,6 +8,7 @@
 mod blob;
 pub mod enumerate;
 mod member;
+mod recorded;
 pub mod symmetry;
 pub mod template;
 mod verify;
@@ -15,8 +16,8 @@ mod verify;
 use std::collections::BTreeSet;
 use std::fmt;
 
+use super::base::Sequences;
 use super::fabric::Fabric;
-use super::sequence::Step;
 use super::spec::{Machine, SpecError, TreeSpec};
 pub use blob::{BlobError, MAGIC, VERSION};
 pub use member::Outsider;
@@ -52,8 +53,8 @@ pub struct Catalogue {
     pub alone: Option<NodeCatalogue>,
     /// The node among others, if the machine may have several.
     pub member: Option<NodeCatalogue>,
-    /// A sequence for uniform demand in a single node; empty if none was recorded.
-    pub base: Vec<Step>,
+    /// What was recorded for a single node: for uniform demand and for profiles.
+    pub sequences: Sequences,
 }
 
 /// What a catalogue holds, in numbers.
@@ -76,8 +77,8 @@ pub enum BuildError {
     Template(template::TemplateError),
     /// Its node has too many families.
     TooMany(enumerate::TooMany),
-    /// A recorded sequence does not fit it, in words.
-    Base(String),
+    /// A recorded sequence does not fit it: which, and why, in words.
+    Sequence(String),
     /// A check of the result failed.
     Unsound(Unsound),
 }
@@ -88,7 +89,7 @@ impl fmt::Display for BuildError {
             Self::Spec(e) => e.fmt(f),
             Self::Template(e) => e.fmt(f),
             Self::TooMany(e) => e.fmt(f),
-            Self::Base(e) => write!(f, "the base sequence does not fit: {e}"),
+            Self::Sequence(e) => f.write_str(e),
             Self::Unsound(e) => e.fmt(f),
         }
     }
@@ -163,12 +164,11 @@ impl NodeCatalogue {
 impl Catalogue {
     /// The catalogue of a machine: `fabric` is its node, alone or several times; `any` says that any number may come.
     ///
-    /// `base` is a sequence for uniform demand in a single node, such as [`super::sequence::base_sequences`] makes; it may be
-    /// empty.
+    /// `sequences` are those of a single node, such as [`super::base::recorded`] makes; there may be none.
     ///
     /// # Errors
     /// A node too large for a catalogue, or a sequence that does not fit the node.
-    pub fn build(fabric: &Fabric, any: bool, base: Vec<Step>) -> Result<Self, BuildError> {
+    pub fn build(fabric: &Fabric, any: bool, sequences: impl Into<Sequences>) -> Result<Self, BuildError> {
         let several = any || fabric.nodes() > 1;
         let scope = |outside| Scope {
             nic_lanes: fabric.spec().nic_in_node,
@@ -181,11 +181,11 @@ impl Catalogue {
             rates: rates_hash(fabric.spec()),
             alone: alone.transpose()?,
             member: member.transpose()?,
-            base,
+            sequences: sequences.into(),
         };
-        if !catalogue.base.is_empty() {
-            let node = Fabric::new(&fabric.spec().clone().cluster(1)).map_err(|e| BuildError::Base(e.to_string()))?;
-            catalogue.check_base(&node).map_err(BuildError::Base)?;
+        if !catalogue.sequences.is_empty() {
+            let node = Fabric::new(&fabric.spec().clone().cluster(1)).map_err(BuildError::Spec)?;
+            catalogue.check_sequences(&node).map_err(BuildError::Sequence)?;
         }
         Ok(catalogue)
     }
@@ -194,9 +194,9 @@ impl Catalogue {
     ///
     /// # Errors
     /// As [`Catalogue::build`], and a node that is none.
-    pub fn of_machine(machine: &Machine, base: Vec<Step>) -> Result<Self, BuildError> {
+    pub fn of_machine(machine: &Machine, sequences: impl Into<Sequences>) -> Result<Self, BuildError> {
         let node = Fabric::new(&machine.spec).map_err(BuildError::Spec)?;
-        Self::build(&node, machine.any_nodes, base)
+        Self::build(&node, machine.any_nodes, sequences)
     }
 
     /// The families that a machine of this many nodes uses.

@@ -26,8 +26,8 @@ pub enum Unsound {
     NotClosed(u128),
     /// A family is listed twice, or orbits do not make up the families.
     Orbits,
-    /// The base sequence does not fit, in words.
-    Base(String),
+    /// A recorded sequence does not fit: which, and why, in words.
+    Sequence(String),
 }
 
 impl fmt::Display for Unsound {
@@ -43,7 +43,7 @@ impl fmt::Display for Unsound {
                 "an exchange of groups makes family {family:x} one that is not listed"
             ),
             Self::Orbits => f.write_str("orbits do not make up the families"),
-            Self::Base(e) => write!(f, "the base sequence does not fit: {e}"),
+            Self::Sequence(e) => f.write_str(e),
         }
     }
 }
@@ -62,11 +62,11 @@ impl Catalogue {
         for part in self.alone.iter().chain(&self.member) {
             part.verify(fabric)?;
         }
-        if self.base.is_empty() {
+        if self.sequences.is_empty() {
             return Ok(());
         }
-        let node = Fabric::new(&fabric.spec().clone().cluster(1)).map_err(|e| Unsound::Base(e.to_string()))?;
-        self.check_base(&node).map_err(Unsound::Base)
+        let node = Fabric::new(&fabric.spec().clone().cluster(1)).map_err(|_| Unsound::Machine)?;
+        self.check_sequences(&node).map_err(Unsound::Sequence)
     }
 }
 

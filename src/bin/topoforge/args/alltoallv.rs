@@ -14,6 +14,19 @@ pub enum AlltoallvCommand {
     Plan(AlltoallvPlanArgs),
     /// Predict our plan and what others would do, under three laws of what happens when lanes meet
     Simulate(AlltoallvSimulateArgs),
+    /// Write recorded bytes as a `Profile(..)` for the `profiles` of a descriptor's machine
+    Profile(ProfileArgs),
+}
+
+/// `topoforge alltoallv profile`
+#[derive(Debug, clap::Args)]
+pub struct ProfileArgs {
+    /// A line for each rank of a node, bytes for each rank in it; several calls may be added up
+    #[arg(value_name = "FILE")]
+    pub demand: PathBuf,
+    /// What the profile is called: `[a-z0-9][a-z0-9-]*`
+    #[arg(long, value_name = "NAME")]
+    pub name: String,
 }
 
 /// `topoforge alltoallv catalogue`
@@ -76,7 +89,7 @@ pub enum StrategyArg {
     Pack,
     /// A fixed order of peers.
     Rotation,
-    /// The order recorded for uniform demand in a single node; a rotation where there is none.
+    /// The order recorded for uniform demand or a profile in a single node; a rotation where there is none.
     Base,
     /// Everything at once.
     Fluid,

@@ -4,6 +4,7 @@
 
 mod catalogue;
 mod plan;
+mod profile;
 mod simulate;
 
 use super::plan::target;
@@ -12,8 +13,7 @@ use crate::failure::{Failure, Outcome};
 use crate::names;
 use crate::report::Output;
 use std::path::Path;
-use topoforge::planner::alltoallv::sequence::Step;
-use topoforge::planner::alltoallv::{Catalogue, Demand, Fabric, Kind, Machine, Planner, base};
+use topoforge::planner::alltoallv::{Catalogue, Demand, Fabric, Kind, Machine, Planner, Sequences, base};
 use topoforge::registry::Registry;
 
 /// `topoforge alltoallv`
@@ -22,6 +22,7 @@ pub fn run(command: &AlltoallvCommand, output: &mut Output) -> Result<Outcome, F
         AlltoallvCommand::Catalogue(args) => catalogue::run(args, output),
         AlltoallvCommand::Plan(args) => plan::run(args, output),
         AlltoallvCommand::Simulate(args) => simulate::run(args, output),
+        AlltoallvCommand::Profile(args) => profile::run(args, output),
     }
 }
 
@@ -44,20 +45,20 @@ struct Exchange {
     demand: Demand,
     /// The demand in words.
     shown: String,
-    /// The sequence recorded for uniform demand, of a single node.
-    base: Vec<Step>,
+    /// What was recorded for a single node.
+    sequences: Sequences,
 }
 
 /// A planner that knows what was recorded ahead of time.
-fn planner(name: &str, fabric: &Fabric, base: &[Step]) -> Result<Planner, Failure> {
-    let planner = Planner::new(fabric).with_base(base);
-    planner.map_err(|e| Failure::work(format!("{name}: the recorded sequence does not fit: {e}")))
+fn planner(name: &str, fabric: &Fabric, sequences: &Sequences) -> Result<Planner, Failure> {
+    let planner = Planner::new(fabric).with_sequences(sequences);
+    planner.map_err(|e| Failure::work(format!("{name}: a recorded sequence does not fit: {e}")))
 }
 
-/// The sequence that is compiled in with a family, or one planned now for a descriptor's file.
-fn recorded(target: &str, name: &str, machine: &Machine, fabric: &Fabric) -> Result<Vec<Step>, Failure> {
+/// The sequences that are compiled in with a family, or planned now for a descriptor's file.
+fn recorded(target: &str, name: &str, machine: &Machine, fabric: &Fabric) -> Result<Sequences, Failure> {
     if fabric.nodes() > 1 {
-        return Ok(Vec::new());
+        return Ok(Sequences::default());
     }
     let compiled = match names::is_file(target) {
         true => None,
@@ -66,7 +67,7 @@ fn recorded(target: &str, name: &str, machine: &Machine, fabric: &Fabric) -> Res
     match compiled {
         None => Ok(base::recorded(machine)),
         Some(bytes) => match Catalogue::parse(bytes) {
-            Ok(catalogue) => Ok(catalogue.base),
+            Ok(catalogue) => Ok(catalogue.sequences),
             Err(e) => Err(Failure::work(format!("{name}: {e}"))),
         },
     }
@@ -104,7 +105,7 @@ fn exchange(args: &DemandArgs) -> Result<Exchange, Failure> {
         )));
     }
     Ok(Exchange {
-        base: recorded(&args.target, &name, &machine, &fabric)?,
+        sequences: recorded(&args.target, &name, &machine, &fabric)?,
         name,
         fabric,
         demand,

@@ -22,9 +22,9 @@ pub fn run(args: &AlltoallvPlanArgs, output: &mut Output) -> Result<Outcome, Fai
         fabric,
         demand,
         shown,
-        base,
+        sequences,
     } = exchange(&args.exchange)?;
-    let mut planner = planner(&name, &fabric, &base)?;
+    let mut planner = planner(&name, &fabric, &sequences)?;
     let wanted = args.strategy.map(|strategy| match strategy {
         StrategyArg::Peel => Strategy::Peel,
         StrategyArg::Pack => Strategy::Pack,
@@ -77,6 +77,7 @@ pub fn run(args: &AlltoallvPlanArgs, output: &mut Output) -> Result<Outcome, Fai
         demand: shown,
         bytes: demand.total(),
         strategy: predicted.strategy.name(),
+        sequence: planner.sequence().map(str::to_owned),
         activations: plan.len(),
         fewest_activations: if free {
             u64::from(demand.total() > 0)

@@ -24,20 +24,20 @@ pub fn run(args: &AlltoallvSimulateArgs, output: &mut Output) -> Result<Outcome,
         fabric,
         demand,
         shown,
-        base,
+        sequences,
     } = exchange(&args.exchange)?;
     if let Some(path) = &args.svg {
         names::writable(path)?;
     }
     let laws = [Law::Serial, Law::Fluid, Law::Lossy(args.eta)];
     let small = fabric.ranks() <= MOST_SHARING;
-    let mut planner = planner(&name, &fabric, &base)?;
+    let mut planner = planner(&name, &fabric, &sequences)?;
     let mut all: Vec<(String, Traffic)> = Vec::new();
     planner.plan(&demand).map_err(|e| Failure::usage(e.to_string()))?;
     let chosen = planner.predict().strategy;
     all.push((format!("topoforge ({chosen})"), of_plan(&fabric, &planner)));
     let mut ways = vec![Strategy::Peel, Strategy::Pack, Strategy::Rotation, Strategy::Fluid];
-    if !base.is_empty() {
+    if !sequences.is_empty() {
         ways.push(Strategy::Base);
     }
     for strategy in ways

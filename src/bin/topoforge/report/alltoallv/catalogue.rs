@@ -18,7 +18,7 @@ pub struct CatalogueReport {
     pub orbits: usize,
     /// The whole blob.
     pub bytes: usize,
-    /// Building and writing it, milliseconds, the shortest of three times; without planning the base sequence.
+    /// Building and writing it, milliseconds, the shortest of three times; without planning recorded sequences.
     pub build_ms: f64,
     /// The descriptor's name.
     pub topology: String,
@@ -28,12 +28,23 @@ pub struct CatalogueReport {
     pub nodes: Option<u32>,
     /// Steps of the sequence for uniform demand.
     pub base_steps: usize,
-    /// Planning it a dozen times and keeping the best, milliseconds.
+    /// Sequences for the descriptor's profiles, in its order.
+    pub profiles: Vec<ProfileLine>,
+    /// Planning all sequences, several plans for each, milliseconds, the shortest of three times.
     pub base_ms: f64,
     /// Whether it is compiled in; it was compared then.
     pub embedded: bool,
     /// A single node, a node among others.
     pub parts: Vec<PartLine>,
+}
+
+/// The sequence of a recorded demand profile.
+#[derive(Debug, Serialize)]
+pub struct ProfileLine {
+    /// The profile's name.
+    pub name: String,
+    /// Of its sequence.
+    pub steps: usize,
 }
 
 /// The families of a node in one surrounding.
@@ -85,7 +96,13 @@ impl Report for CatalogueReport {
         out.push_str(&table.render(0));
         let base = match self.base_steps {
             0 => "no base sequence".to_owned(),
-            n => format!("a base sequence of {n} steps (planned in {:.0} ms)", self.base_ms),
+            n => format!("a base sequence of {n} steps"),
+        };
+        let profile = |line: &ProfileLine| format!(", profile {} of {}", line.name, line.steps);
+        let profiles: String = self.profiles.iter().map(profile).collect();
+        let planned = match self.base_steps {
+            0 => String::new(),
+            _ => format!(" (planned in {:.1} ms)", self.base_ms),
         };
         let embedded = if self.embedded {
             "the same as compiled in"
@@ -94,7 +111,7 @@ impl Report for CatalogueReport {
         };
         let _ = writeln!(
             out,
-            "\n{} bytes with {base}, built in {:.2} ms, checked, {embedded}",
+            "\n{} bytes with {base}{profiles}{planned}, built in {:.2} ms, checked, {embedded}",
             count(self.bytes as u64),
             self.build_ms
         );

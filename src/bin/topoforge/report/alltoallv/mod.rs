@@ -2,6 +2,7 @@
 
 pub mod catalogue;
 pub mod plan;
+pub mod profile;
 pub mod simulate;
 
 use super::table::count;

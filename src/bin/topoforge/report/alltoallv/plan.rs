@@ -7,6 +7,7 @@ use crate::report::Report;
 use crate::report::table::{Table, count};
 use serde::Serialize;
 use std::fmt::Write;
+use topoforge::planner::alltoallv::profile::UNIFORM;
 
 /// `topoforge alltoallv plan`
 #[derive(Debug, Serialize)]
@@ -33,6 +34,8 @@ pub struct PlanReport {
     pub bytes: u64,
     /// How the plan was made.
     pub strategy: &'static str,
+    /// Of a base plan: `uniform`, or the name of the profile whose recorded sequence serves.
+    pub sequence: Option<String>,
     /// Fewer cannot do.
     pub fewest_activations: u64,
     /// Lanes of all activations.
@@ -65,10 +68,15 @@ impl Report for PlanReport {
     fn text(&self) -> String {
         let mut out = heading(&self.topology, self.ranks, &self.demand, self.bytes);
         // Writing to a String cannot fail.
+        let made = match self.sequence.as_deref() {
+            None => self.strategy.to_owned(),
+            Some(UNIFORM) => format!("{}, {UNIFORM}", self.strategy),
+            Some(profile) => format!("{}, profile {profile}", self.strategy),
+        };
         let _ = writeln!(
             out,
-            "{}: {} activations (at least {}), {} lanes, hash {}",
-            self.strategy, self.activations, self.fewest_activations, self.lanes, self.plan_hash
+            "{made}: {} activations (at least {}), {} lanes, hash {}",
+            self.activations, self.fewest_activations, self.lanes, self.plan_hash
         );
         let mut table = Table::default()
             .text("")

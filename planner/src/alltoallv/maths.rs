@@ -51,7 +51,7 @@ pub fn exp2(x: f64) -> f64 {
 
 /// The 64th root of a number that is not negative: six square roots, which IEEE 754 rounds exactly.
 #[inline]
-pub fn root64(x: f32) -> f32 {
+fn root64(x: f32) -> f32 {
     x.sqrt().sqrt().sqrt().sqrt().sqrt().sqrt()
 }
 
@@ -64,12 +64,43 @@ pub fn to16(x: f32) -> f32 {
     c * c
 }
 
-/// `x` to the power 64.
+/// Loads over the largest one are stretched so far before they are raised: the sum of thousands still is a float.
+const STRETCH: f32 = 3.5;
+/// Stretched loads below this count for nothing: their powers would be floats too small to be quick.
+const LEAST: f32 = 0.28;
+const LEAST_16: f32 = {
+    let b = LEAST * LEAST * (LEAST * LEAST);
+    let c = b * b;
+    c * c
+};
+const STRETCH_16: f32 = {
+    let b = STRETCH * STRETCH * (STRETCH * STRETCH);
+    let c = b * b;
+    c * c
+};
+const LEAST_64: f32 = LEAST_16 * LEAST_16 * (LEAST_16 * LEAST_16);
+
+/// What a load over the largest one adds to the sum of all to the power 64, from its power 16; [`norm`] of the sum is near the
+/// largest.
 #[inline]
-pub fn to64(x: f32) -> f32 {
-    let a = to16(x);
+pub fn raised_from_16(power: f32) -> f32 {
+    let stretched = power * STRETCH_16;
+    let a = if stretched > LEAST_16 { stretched } else { LEAST_16 };
     let b = a * a;
-    b * b
+    b * b - LEAST_64
+}
+
+/// The same from the load.
+#[inline]
+pub fn raised(x: f32) -> f32 {
+    // Nothing below the least has to be known.
+    raised_from_16(to16(if x > 0.05 { x } else { 0.05 }))
+}
+
+/// The 64th root of a sum of raised loads.
+#[inline]
+pub fn norm(sum: f32) -> f32 {
+    root64(sum) * (1.0 / STRETCH)
 }
 
 /// A seeded generator (splitmix64): the same numbers everywhere.
@@ -137,7 +168,11 @@ mod tests {
             [log2(8.0), log2(0.25), log2(0.0), log2(f64::NAN)],
             [3.0, -2.0, 0.0, 0.0]
         );
-        assert!((root64(to64(0.75)) - 0.75).abs() < 1e-6);
+        for x in [0.1, 0.75, 1.0] {
+            assert!((norm(raised(x)) - x).abs() < 1e-6, "{x}");
+        }
+        assert_eq!([raised(0.0), raised(0.05), norm(0.0)], [0.0; 3]);
+        assert!(norm(5000.0 * raised(1.0)).is_finite());
     }
 
     #[test]

@@ -2,12 +2,10 @@
 //!
 //! It reads loads and changes none. Start at [`Peel::rank`].
 
-use super::{Peel, larger, total};
-use crate::alltoallv::maths::to16;
+use super::{Peel, total};
+use crate::alltoallv::maths::{raised_from_16, to16};
 use crate::alltoallv::net::{Net, WORD};
 
-/// A load's 16th power that is as good as none.
-const LEAST: f32 = 1.4e-9;
 /// Steps from one valuation of a node's lanes to the next, where steps are to be quick.
 const TURNS: usize = 4;
 
@@ -22,9 +20,7 @@ impl Peel {
             let x = load * scale;
             let p = to16(x);
             *price = (p + 0.05 * x * x + 1e-9) * share;
-            // Far below the largest a load counts for nothing, and numbers too small for a float take long.
-            let p = larger(p, LEAST);
-            *high = (p * p) * (p * p);
+            *high = raised_from_16(p);
         }
         self.highs = total(&self.high);
         self.sort(scale);
@@ -47,7 +43,7 @@ impl Peel {
         for (key, &load) in self.keys.iter_mut().zip(&self.load) {
             *key = 255 - (load * scale + WHOLE).to_bits() as u8;
         }
-        // Where one duration is tried, it is known already which are looked at.
+        // Where nothing is exchanged, it is known already which are looked at.
         let bar = if self.is_quick() {
             let bar = self.bar(self.effort.caps[0] * self.quantum);
             255 - (bar * scale + WHOLE).to_bits() as u8
@@ -124,7 +120,7 @@ impl Peel {
     /// Whether lanes within a node are valued at this step: of nodes with something left to themselves all of them, or, where
     /// steps are to be quick, each in its turn.
     pub(super) fn is_looked_at(&self, node: usize) -> bool {
-        self.local_left[node] > 0 && (self.steps == 0 || !self.is_quick() || node % TURNS == self.steps % TURNS)
+        self.local_left[node] > 0 && (self.steps == 0 || !self.takes_turns() || node % TURNS == self.steps % TURNS)
     }
 
     /// All lanes, of pairs that are done as well: fewer questions.
@@ -165,6 +161,11 @@ impl Peel {
         for (worth, uses) in self.worth.iter_mut().zip(padded.as_chunks::<STRIDE>().0) {
             *worth = uses.iter().map(|&r| price[usize::from(r) % (2 * WORD)]).sum();
         }
+    }
+
+    /// With one duration what lanes are worth changes little from step to step.
+    fn takes_turns(&self) -> bool {
+        self.is_quick() && self.effort.tried == 1
     }
 
     #[inline]

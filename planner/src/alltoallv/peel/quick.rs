@@ -1,4 +1,4 @@
-//! Quick steps: one duration and no exchanges, on machines of so many ranks that their tables no longer fit the caches.
+//! Quick steps: no exchanges, on machines of so many ranks that their tables no longer fit the caches.
 //!
 //! Of a lane between nodes everything follows from its two ranks, so it stands in a selection as these, and no table of lanes
 //! is read for it. Start at [`Peel::is_quick`].
@@ -21,7 +21,7 @@ pub(super) fn ranks(item: u32) -> (usize, usize) {
 }
 
 impl Peel {
-    /// One duration is tried and no lane is put back: nothing is remembered that only exchanges need.
+    /// No lane is put back: nothing is remembered that only exchanges need.
     #[inline]
     pub(super) fn is_quick(&self) -> bool {
         self.quick
@@ -30,15 +30,19 @@ impl Peel {
     /// Finds out whether steps are to be quick.
     pub(super) fn find_quick(&mut self, net: &Net) {
         let uniform = net.ends.as_ref().is_some_and(|ends| ends.inv > 0.0);
-        self.quick = uniform && self.far.is_some() && self.single && !self.effort.swap && self.effort.tried == 1;
+        self.quick = uniform && self.far.is_some() && self.single && !self.effort.swap;
     }
 
     /// Fills `selection`.
     pub(super) fn select_quick(&mut self, net: &Net, cap: f32) {
         self.release();
         let Some(ends) = &net.ends else { return };
+        let bar = self.bar(cap);
         for at in 0..self.order.len() {
             let resource = usize::from(self.order[at]);
+            if self.load[resource] < bar && !self.egress[resource] {
+                continue;
+            }
             // A lane between nodes may be of another rank of the class: then there is still one in the node to be found.
             for _ in 0..2 {
                 if self.taken[resource / WORD] >> (resource % WORD) & 1 != 0 {

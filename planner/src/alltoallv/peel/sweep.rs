@@ -73,6 +73,7 @@ impl Peel {
             return false;
         }
         let scale = 1.0 / self.most;
+        let least = LEAST * self.most;
         // Paths of a node's pairs use what is the node's own, unless pairs between nodes may choose as well.
         let nodes = self.tops.len();
         let own = if net.coupled {
@@ -85,7 +86,7 @@ impl Peel {
         let prices = self.price[own.clone()].iter_mut().zip(curves);
         for ((mine, (curve, bends)), (&load, &share)) in prices.zip(figures) {
             *mine = price(load * scale) * share;
-            *curve = bends * *mine / larger(load, f32::MIN_POSITIVE);
+            *curve = bends * *mine / larger(load, least);
         }
         self.price[net.resources] = 0.0;
         let fresh = self.steps == 0;
@@ -154,7 +155,7 @@ impl Peel {
                 let at = usize::from(r);
                 self.load[at] = larger(self.load[at] + bytes * net.hold(lane, r), 0.0);
                 self.price[at] = price(self.load[at] * scale) * net.share[at];
-                self.curve[at] = self.bends[at] * self.price[at] / larger(self.load[at], f32::MIN_POSITIVE);
+                self.curve[at] = self.bends[at] * self.price[at] / larger(self.load[at], LEAST * self.most);
             }
         }
         true

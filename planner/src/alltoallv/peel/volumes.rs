@@ -3,11 +3,9 @@
 //! It only compares; bytes are set on commit. Start at [`Peel::durations`].
 
 use super::{FAR, Peel, larger, smaller};
-use crate::alltoallv::maths::{root64, to64};
+use crate::alltoallv::maths::{norm, raised};
 use crate::alltoallv::net::{Net, WORD};
 
-/// A load that is as good as none: its 64th power is still a float like others, which smaller ones take long to be.
-const LEAST: f32 = 0.28;
 /// Most durations compared at once.
 const MOST: usize = 8;
 
@@ -54,8 +52,8 @@ impl Peel {
             self.after_few(net, &tried)
         };
         self.volumes = scratch;
-        let before = root64(self.highs);
-        let roots = after.map(root64);
+        let before = norm(self.highs);
+        let roots = after.map(norm);
         let mut best = (f32::MIN, 0.0);
         for k in 0..MANY {
             let gained = (before - roots[k]) * self.most;
@@ -124,7 +122,7 @@ impl Peel {
         for ((served, load), share) in served.iter().zip(&self.load).zip(&net.share) {
             let (load, share) = (load * scale, share * scale);
             for k in 0..MANY {
-                after[k] += to64(larger(load - served[k] * share, LEAST));
+                after[k] += raised(load - served[k] * share);
             }
         }
         after

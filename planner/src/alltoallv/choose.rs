@@ -5,6 +5,7 @@
 //! [`Planner::plan`], or at [`Planner::begin`] to get the first activation before the others are made.
 
 mod fixed;
+mod selectors;
 
 use super::base::Sequences;
 use super::bound::Bound;
@@ -17,7 +18,7 @@ use super::peel::{Effort, PEEL_MOST, Peel};
 use super::plan::{Chunk, Plan, PlanFault};
 use super::polish::Polish;
 use super::sequence::Step;
-use super::strategy::{Prediction, Strategy, WrongRanks};
+use super::strategy::{Prediction, Refused, Strategy};
 use super::{base, fluid, handoff, rotate};
 
 /// Ranks up to which a demand is peeled; more are packed.
@@ -162,8 +163,8 @@ impl Planner {
     /// Plans a demand by whatever is predicted to be fastest.
     ///
     /// # Errors
-    /// The demand is for another number of ranks.
-    pub fn plan(&mut self, demand: &Demand) -> Result<&Plan, WrongRanks> {
+    /// See [`Refused`].
+    pub fn plan(&mut self, demand: &Demand) -> Result<&Plan, Refused> {
         self.accepts(demand)?;
         let (strategy, _) = self.first_choice(demand);
         self.make(demand, strategy);
@@ -177,8 +178,8 @@ impl Planner {
     /// Plans a demand in one way, however good it is.
     ///
     /// # Errors
-    /// The demand is for another number of ranks.
-    pub fn plan_by(&mut self, demand: &Demand, strategy: Strategy) -> Result<&Plan, WrongRanks> {
+    /// See [`Refused`].
+    pub fn plan_by(&mut self, demand: &Demand, strategy: Strategy) -> Result<&Plan, Refused> {
         self.accepts(demand)?;
         self.make(demand, strategy);
         self.handed = self.plan.len();
@@ -188,8 +189,8 @@ impl Planner {
     /// Plans a demand that looks like one of the last eight planned so; else as [`Planner::plan`], and keeps the plan.
     ///
     /// # Errors
-    /// The demand is for another number of ranks.
-    pub fn plan_cached(&mut self, demand: &Demand) -> Result<&Plan, WrongRanks> {
+    /// See [`Refused`].
+    pub fn plan_cached(&mut self, demand: &Demand) -> Result<&Plan, Refused> {
         self.accepts(demand)?;
         let cached = self
             .cache
@@ -213,8 +214,8 @@ impl Planner {
     /// ([`Effort::streamed`]).
     ///
     /// # Errors
-    /// The demand is for another number of ranks.
-    pub fn begin(&mut self, demand: &Demand) -> Result<(), WrongRanks> {
+    /// See [`Refused`].
+    pub fn begin(&mut self, demand: &Demand) -> Result<(), Refused> {
         self.accepts(demand)?;
         let (strategy, load) = self.first_choice(demand);
         self.plan.clear();
@@ -294,17 +295,6 @@ impl Planner {
 
     fn hand_off(&mut self) -> f64 {
         handoff::hand_off(&self.net, &self.plan, self.rounds, &mut self.free, &mut self.shared)
-    }
-
-    fn accepts(&self, demand: &Demand) -> Result<(), WrongRanks> {
-        if demand.ranks() == self.net.ranks {
-            Ok(())
-        } else {
-            Err(WrongRanks {
-                demand: demand.ranks(),
-                machine: self.net.ranks,
-            })
-        }
     }
 
     /// What is tried first, and the busiest resource's load on first paths, nanoseconds: nothing is planned for it.

@@ -2,6 +2,7 @@
 //!
 //! Start at [`Strategy`].
 
+use super::peel::FamilyFault;
 use std::fmt;
 
 /// How a plan was made.
@@ -64,6 +65,32 @@ impl fmt::Display for WrongRanks {
 }
 
 impl std::error::Error for WrongRanks {}
+
+/// Why a planner makes no plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The demand is for another number of ranks.
+    Ranks(WrongRanks),
+    /// Its effort asks for a selector that lacks something.
+    Selector(FamilyFault),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ranks(e) => e.fmt(f),
+            Self::Selector(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl From<WrongRanks> for Refused {
+    fn from(wrong: WrongRanks) -> Self {
+        Self::Ranks(wrong)
+    }
+}
 
 /// What a plan is predicted to take.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,6 +2,8 @@
 //!
 //! More work makes shorter plans, never other bytes. Start at [`Effort`].
 
+use super::Selector;
+
 /// How long an activation must last, nanoseconds for each rank, for full effort to pay where plans are streamed: about
 /// three times what it costs, since the first activation is waited for and a busy machine plans more slowly.
 const FULL_NS: f32 = 4_500.0;
@@ -9,6 +11,8 @@ const FULL_NS: f32 = 4_500.0;
 /// How much work a step may do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
+    /// How lanes are selected.
+    pub selector: Selector,
     /// Durations tried, in quanta, longest first.
     pub caps: [f32; 4],
     /// How many of them.
@@ -32,6 +36,7 @@ pub struct Effort {
 impl Effort {
     /// Two durations and no exchanges.
     pub const CHEAP: Self = Self {
+        selector: Selector::Critical,
         caps: [3.0, 1.0, 0.0, 0.0],
         tried: 2,
         swap: false,
@@ -44,6 +49,7 @@ impl Effort {
     };
     /// Four durations and exchanges.
     pub const FULL: Self = Self {
+        selector: Selector::Critical,
         caps: [4.0, 2.0, 1.0, 0.5],
         tried: 4,
         swap: true,

@@ -127,6 +127,11 @@ impl Far {
         smaller(self.time[from * self.ranks + to], cap) * (self.out.price[from] + self.into.price[to])
     }
 
+    /// Number of classes that send.
+    pub fn senders(&self) -> usize {
+        self.out.members.len()
+    }
+
     /// The heaviest lane from a class, if it is over `most`, which it becomes.
     pub fn heaviest_from(&self, class: usize, cap: f32, most: &mut f32) -> Option<(usize, usize)> {
         if self.out.is_closed(class) {

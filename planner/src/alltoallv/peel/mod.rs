@@ -8,10 +8,13 @@
 mod begin;
 mod commit;
 mod effort;
+mod family;
 mod far;
+mod greedy;
 mod prices;
 mod quick;
 mod select;
+mod selector;
 mod swap;
 mod sweep;
 mod volumes;
@@ -20,6 +23,9 @@ use super::net::{Net, UNLIMITED, WORD};
 use super::plan::Plan;
 
 pub use effort::Effort;
+pub(super) use family::Families;
+pub use family::FamilyFault;
+pub use selector::Selector;
 
 /// Ranks up to which a plan may be peeled at all.
 pub const PEEL_MOST: usize = 256;
@@ -106,6 +112,9 @@ pub(super) struct Peel {
     selection: Vec<u32>,
     best: Vec<u32>,
 
+    greedy: greedy::Greedy,
+    families: Option<Box<Families>>,
+
     volumes: volumes::Scratch,
     /// The busiest resource's load.
     most: f32,
@@ -152,6 +161,9 @@ impl Peel {
         let senders = (0..resources)
             .filter(|&r| small && is_egress[r])
             .fold(0, |bits, r| bits | 1 << r);
+        let ends = net.ends.as_ref().filter(|_| peeled);
+        let far = ends.map(|ends| far::Far::new(net, ends));
+        let sources = if peeled { n } else { 0 } + far.as_ref().map_or(0, far::Far::senders);
         Self {
             effort: Effort::FULL,
             rem: vec![0; pairs],
@@ -161,11 +173,7 @@ impl Peel {
             local_left: vec![0; nodes],
             node: (0..resources).map(|r| (r * nodes / resources) as u16).collect(),
             far_left: 0,
-            far: net
-                .ends
-                .as_ref()
-                .filter(|_| peeled)
-                .map(|ends| far::Far::new(net, ends)),
+            far,
             live: Vec::with_capacity(several.len()),
             live_ends: Vec::with_capacity(nodes),
             several,
@@ -211,6 +219,9 @@ impl Peel {
             selection: Vec::with_capacity(2 * n),
             best: Vec::with_capacity(2 * n),
 
+            greedy: greedy::Greedy::new(sources),
+            families: None,
+
             volumes: volumes::Scratch::new(resources, 2 * n),
             most: 0.0,
             degrees: vec![0; 2 * n],
@@ -218,6 +229,16 @@ impl Peel {
             busiest: 0.0,
             steps: 0,
         }
+    }
+
+    /// Families for the selector that asks for them.
+    pub fn set_families(&mut self, families: Families) {
+        self.families = Some(Box::new(families));
+    }
+
+    /// Whether an effort's selector has what it needs.
+    pub fn can(&self, effort: &Effort) -> bool {
+        effort.selector != Selector::Family || self.families.is_some()
     }
 
     /// The busiest resource's load when the demand was taken, nanoseconds.
@@ -269,11 +290,7 @@ impl Peel {
         for at in 0..self.effort.tried {
             let cap = self.effort.caps[at] * self.quantum;
             self.weigh(net, cap);
-            if self.quick {
-                self.select_quick(net, cap);
-            } else {
-                self.select(net, cap);
-            }
+            self.pick(net, cap);
             let (utility, duration) = self.durations(net, cap);
             if utility > found.0 {
                 found = (utility, duration, cap);

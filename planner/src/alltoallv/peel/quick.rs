@@ -3,7 +3,7 @@
 //! Of a lane between nodes everything follows from its two ranks, so it stands in a selection as these, and no table of lanes
 //! is read for it. Start at [`Peel::is_quick`].
 
-use super::{FAR, Peel, WORD, largest, smaller};
+use super::{FAR, Peel, Selector, WORD, largest, smaller};
 use crate::alltoallv::net::{Ends, Net, UNLIMITED};
 use crate::alltoallv::plan::{Chunk, Plan};
 use std::ops::Range;
@@ -30,7 +30,8 @@ impl Peel {
     /// Finds out whether steps are to be quick.
     pub(super) fn find_quick(&mut self, net: &Net) {
         let uniform = net.ends.as_ref().is_some_and(|ends| ends.inv > 0.0);
-        self.quick = uniform && self.far.is_some() && self.single && !self.effort.swap;
+        let critical = self.effort.selector == Selector::Critical;
+        self.quick = critical && uniform && self.far.is_some() && self.single && !self.effort.swap;
     }
 
     /// Fills `selection`.

@@ -269,6 +269,34 @@ fn a_profile_written_from_a_file_serves_that_file() {
 }
 
 #[test]
+fn a_plan_takes_the_selector_that_is_asked_for_or_says_why_it_cannot() {
+    let machine = path("selected.ron", SMALL);
+    let line = ["alltoallv", "plan", &machine, "--demand", "zipf:0.8", "--json"];
+    let plan = |more: &[&str]| run(&[&line[..], more].concat());
+    for selector in ["critical", "greedy", "family"] {
+        let ran = plan(&["--selector", selector]);
+        assert_eq!(
+            (ran.code, &ran.document()["strategy"]),
+            (0, &"peel".into()),
+            "{selector}: {}",
+            ran.stderr
+        );
+    }
+    for (more, said) in [
+        (
+            &["--selector", "family", "--nodes", "2"][..],
+            "serves machines of one node, this one has 2",
+        ),
+        (&["--selector", "greedy", "--strategy", "pack"], "leave --strategy out"),
+        (&["--selector", "best"], "possible values: critical, greedy, family"),
+    ] {
+        let ran = plan(more);
+        assert_eq!(ran.code, 2, "{more:?}: {}", ran.stdout);
+        assert!(ran.stderr.contains(said), "{more:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
 fn simulate_compares_all_strategies_under_three_laws_and_draws_the_load() {
     let machine = path("simulated.ron", SMALL);
     let picture = path("load.svg", "");

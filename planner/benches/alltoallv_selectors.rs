@@ -11,7 +11,9 @@ use topoforge_planner::alltoallv::{Catalogue, Demand, Effort, Fabric, Mode, Plan
 const RUNS: usize = 7;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    println!("| ranks | machine | MB a rank | demands | selector | barrier | hand-off | activations | us an activation |");
+    println!(
+        "| ranks | machine | MB a rank | demands | selector | barrier | hand-off | activations | us an activation |"
+    );
     println!("|---|---|---|---|---|---|---|---|---|");
     let slots = |spec: TreeSpec, trunk: Mode, cross: Mode| {
         let mut spec = spec;

@@ -2,11 +2,33 @@
 
 use topoforge_planner::alltoallv::simulate::Traffic;
 use topoforge_planner::alltoallv::{
-    Catalogue, Chunk, Demand, Effort, Fabric, Kind, Mode, Nics, Plan, Planner, Strategy, TreeSpec, sequence,
+    Catalogue, Chunk, Demand, Effort, Fabric, FamilyFault, Kind, Mode, Nics, Plan, Planner, Refused, Selector,
+    Strategy, TreeSpec, sequence,
 };
 
 fn planner(spec: &TreeSpec) -> Planner {
     Planner::new(&Fabric::new(spec).expect("a machine"))
+}
+
+/// Planners with each selector that serves a machine, and the ways to plan that they differ in.
+fn planners(spec: &TreeSpec) -> Vec<(Selector, Planner, &'static [Strategy])> {
+    let fabric = Fabric::new(spec).expect("a machine");
+    let mut all = vec![(Selector::Critical, Planner::new(&fabric), &Strategy::ALL[..])];
+    for selector in [Selector::Greedy, Selector::Family] {
+        let mut planner = Planner::new(&fabric).with_effort(Effort {
+            selector,
+            ..Effort::for_ranks(fabric.ranks())
+        });
+        if selector == Selector::Family {
+            if fabric.nodes() > 1 {
+                continue;
+            }
+            let catalogue = Catalogue::build(&fabric, false, Vec::new()).expect("a catalogue");
+            planner = planner.with_catalogue(&fabric, &catalogue).expect("its own catalogue");
+        }
+        all.push((selector, planner, &[Strategy::Peel]));
+    }
+    all
 }
 
 /// Machines of every shape that plans differ for.
@@ -92,17 +114,18 @@ fn demands(n: usize) -> Vec<(String, Demand)> {
 #[test]
 fn every_plan_keeps_every_invariant_for_every_demand() {
     for (machine, spec) in machines() {
-        let mut planner = planner(&spec);
-        for (name, demand) in demands(planner.ranks()) {
-            for strategy in Strategy::ALL {
-                planner.plan_by(&demand, strategy).expect("ranks agree");
-                let checked = planner.check(&demand);
-                assert_eq!(checked, Ok(()), "{machine}, {name}, {strategy}");
-                let plan = planner.last();
-                assert_eq!(plan.is_empty(), demand.total() == 0, "{machine}, {name}, {strategy}");
+        for (selector, mut planner, ways) in planners(&spec) {
+            for (name, demand) in demands(planner.ranks()) {
+                let place = format!("{machine}, {name}, {selector}");
+                for &strategy in ways {
+                    planner.plan_by(&demand, strategy).expect("ranks agree");
+                    assert_eq!(planner.check(&demand), Ok(()), "{place}, {strategy}");
+                    let plan = planner.last();
+                    assert_eq!(plan.is_empty(), demand.total() == 0, "{place}, {strategy}");
+                }
+                planner.plan(&demand).expect("ranks agree");
+                assert_eq!(planner.check(&demand), Ok(()), "{place}, as chosen");
             }
-            planner.plan(&demand).expect("ranks agree");
-            assert_eq!(planner.check(&demand), Ok(()), "{machine}, {name}, as chosen");
         }
     }
 }
@@ -166,19 +189,21 @@ fn adversarial(n: usize, seed: u64) -> Demand {
 #[test]
 fn adversarial_demands_end_within_the_caps_and_keep_every_invariant() {
     for (machine, spec) in machines() {
-        let mut planner = planner(&spec);
-        let n = planner.ranks();
-        for seed in 0..12 {
-            let demand = adversarial(n, seed);
-            for strategy in Strategy::ALL {
-                planner.plan_by(&demand, strategy).expect("ranks agree");
-                assert_eq!(planner.check(&demand), Ok(()), "{machine}, seed {seed}, {strategy}");
-                // What peeling has not done after 6 N activations is packed.
-                let (found, most) = (planner.last().len(), 6 * n + 8 * n + 64);
-                assert!(
-                    strategy == Strategy::Rotation || strategy == Strategy::Base || found <= most,
-                    "{machine}, seed {seed}, {strategy}: {found} activations"
-                );
+        for (selector, mut planner, ways) in planners(&spec) {
+            let n = planner.ranks();
+            for seed in 0..12 {
+                let demand = adversarial(n, seed);
+                for &strategy in ways {
+                    let place = format!("{machine}, seed {seed}, {selector}, {strategy}");
+                    planner.plan_by(&demand, strategy).expect("ranks agree");
+                    assert_eq!(planner.check(&demand), Ok(()), "{place}");
+                    // What peeling has not done after 6 N activations is packed.
+                    let (found, most) = (planner.last().len(), 6 * n + 8 * n + 64);
+                    assert!(
+                        strategy == Strategy::Rotation || strategy == Strategy::Base || found <= most,
+                        "{place}: {found} activations"
+                    );
+                }
             }
         }
     }
@@ -190,39 +215,40 @@ fn resources_are_handed_from_earlier_to_later_activations_only() {
     let fans = ("fans", TreeSpec::pcie_2x2().cluster(17));
     for (machine, spec) in machines().into_iter().chain([fans]) {
         let fabric = Fabric::new(&spec).expect("a machine");
-        let mut planner = Planner::new(&fabric);
-        // Kinds in turn: plans of many ranks are long.
-        let step = if fabric.ranks() > 64 { 7 } else { 1 };
-        for (name, demand) in demands(planner.ranks()).into_iter().step_by(step) {
-            planner.plan(&demand).expect("ranks agree");
-            if !planner.is_of_rounds() {
-                continue;
-            }
-            let plan = planner.last();
-            let traffic = Traffic::of_plan(&fabric, plan, true);
-            assert_eq!(traffic.flows.len(), plan.lanes().len());
-            let mut last: Vec<Option<u32>> = vec![None; fabric.resources()];
-            let mut id = 0;
-            for (k, lanes) in plan.activations().enumerate() {
-                let begin = id;
-                for lane in lanes {
-                    let flow = &traffic.flows[id as usize];
-                    let place = || format!("{machine}, {name}, activation {k}, {lane:?}");
-                    // Earlier activations alone, or the lane before of the same fan: no circle can close.
-                    let earlier = |&b: &u32| b < begin || (lane.turn > 0 && b + 1 == id);
-                    assert!(flow.after.iter().all(earlier), "{}: {:?}", place(), flow.after);
-                    let alpha = if lane.turn == 0 { fabric.alpha_h_ns() } else { 0 };
-                    assert_eq!(flow.delay_ns, f64::from(alpha), "{}", place());
-                    let path = fabric.path(lane.from.into(), lane.to.into(), lane.path.into());
-                    assert_eq!(flow.uses, path.resources(), "{}", place());
-                    for &r in path.resources() {
-                        let before = last[r as usize].replace(id);
-                        if fabric.resource(r).slots() == Some(1) {
-                            let known = before.is_none_or(|b| flow.after.contains(&b));
-                            assert!(known, "{}, resource {r}: the user before is not waited for", place());
+        for (selector, mut planner, _) in planners(&spec) {
+            // Kinds in turn: plans of many ranks are long.
+            let step = if fabric.ranks() > 64 { 7 } else { 1 };
+            for (name, demand) in demands(planner.ranks()).into_iter().step_by(step) {
+                planner.plan(&demand).expect("ranks agree");
+                if !planner.is_of_rounds() {
+                    continue;
+                }
+                let plan = planner.last();
+                let traffic = Traffic::of_plan(&fabric, plan, true);
+                assert_eq!(traffic.flows.len(), plan.lanes().len());
+                let mut last: Vec<Option<u32>> = vec![None; fabric.resources()];
+                let mut id = 0;
+                for (k, lanes) in plan.activations().enumerate() {
+                    let begin = id;
+                    for lane in lanes {
+                        let flow = &traffic.flows[id as usize];
+                        let place = || format!("{machine}, {name}, {selector}, activation {k}, {lane:?}");
+                        // Earlier activations alone, or the lane before of the same fan: no circle can close.
+                        let earlier = |&b: &u32| b < begin || (lane.turn > 0 && b + 1 == id);
+                        assert!(flow.after.iter().all(earlier), "{}: {:?}", place(), flow.after);
+                        let alpha = if lane.turn == 0 { fabric.alpha_h_ns() } else { 0 };
+                        assert_eq!(flow.delay_ns, f64::from(alpha), "{}", place());
+                        let path = fabric.path(lane.from.into(), lane.to.into(), lane.path.into());
+                        assert_eq!(flow.uses, path.resources(), "{}", place());
+                        for &r in path.resources() {
+                            let before = last[r as usize].replace(id);
+                            if fabric.resource(r).slots() == Some(1) {
+                                let known = before.is_none_or(|b| flow.after.contains(&b));
+                                assert!(known, "{}, resource {r}: the user before is not waited for", place());
+                            }
                         }
+                        id += 1;
                     }
-                    id += 1;
                 }
             }
         }
@@ -243,29 +269,30 @@ fn more_ranks_than_are_peeled_are_packed_instead() {
 #[test]
 fn no_plan_beats_the_bound_and_hand_off_is_never_slower_than_barriers() {
     for (machine, spec) in machines() {
-        let mut planner = planner(&spec);
-        for (name, demand) in demands(planner.ranks()) {
-            let bound = planner.bound(&demand);
-            for strategy in Strategy::ALL {
-                planner.plan_by(&demand, strategy).expect("ranks agree");
-                let (activations, predicted) = (planner.last().len(), planner.predict());
-                let place = format!("{machine}, {name}, {strategy}: {predicted:?} {bound:?}");
-                let slack = 1.0 + 1e-6;
-                assert!(predicted.hand_off_ns <= predicted.barrier_ns * slack, "{place}");
-                assert!(predicted.hand_off_ns * slack >= bound.load_ns, "{place}");
-                if strategy != Strategy::Fluid {
-                    assert!(activations as u64 >= bound.activations, "{place}");
-                    assert!(predicted.barrier_ns * slack >= bound.barrier_ns, "{place}");
-                    assert!(predicted.hand_off_ns * slack >= bound.hand_off_ns, "{place}");
+        for (selector, mut planner, ways) in planners(&spec) {
+            for (name, demand) in demands(planner.ranks()) {
+                let bound = planner.bound(&demand);
+                for &strategy in ways {
+                    planner.plan_by(&demand, strategy).expect("ranks agree");
+                    let (activations, predicted) = (planner.last().len(), planner.predict());
+                    let place = format!("{machine}, {name}, {selector}, {strategy}: {predicted:?} {bound:?}");
+                    let slack = 1.0 + 1e-6;
+                    assert!(predicted.hand_off_ns <= predicted.barrier_ns * slack, "{place}");
+                    assert!(predicted.hand_off_ns * slack >= bound.load_ns, "{place}");
+                    if strategy != Strategy::Fluid {
+                        assert!(activations as u64 >= bound.activations, "{place}");
+                        assert!(predicted.barrier_ns * slack >= bound.barrier_ns, "{place}");
+                        assert!(predicted.hand_off_ns * slack >= bound.hand_off_ns, "{place}");
+                    }
                 }
+                planner.plan_by(&demand, Strategy::Rotation).expect("ranks agree");
+                let rotation = planner.predict().hand_off_ns;
+                planner.plan(&demand).expect("ranks agree");
+                assert!(
+                    planner.predict().hand_off_ns <= rotation,
+                    "{machine}, {name}, {selector}: worse than the rotation"
+                );
             }
-            planner.plan_by(&demand, Strategy::Rotation).expect("ranks agree");
-            let rotation = planner.predict().hand_off_ns;
-            planner.plan(&demand).expect("ranks agree");
-            assert!(
-                planner.predict().hand_off_ns <= rotation,
-                "{machine}, {name}: worse than the rotation"
-            );
         }
     }
 }
@@ -441,14 +468,18 @@ fn the_best_of_several_plans_is_no_longer_than_the_first() {
 #[test]
 fn demands_with_one_obvious_plan_get_the_fewest_activations() {
     for (machine, spec) in machines().into_iter().filter(|(name, _)| !name.starts_with("crossbar")) {
-        let mut planner = planner(&spec);
-        let n = planner.ranks();
-        for (name, demand) in demands(n).into_iter().filter(|(name, _)| name.starts_with("one pair")) {
-            planner.plan(&demand).expect("ranks agree");
-            assert_eq!(planner.last().len(), usize::from(n > 1), "{machine}, {name}");
+        for (selector, mut planner, _) in planners(&spec) {
+            let n = planner.ranks();
+            for (name, demand) in demands(n).into_iter().filter(|(name, _)| name.starts_with("one pair")) {
+                planner.plan(&demand).expect("ranks agree");
+                assert_eq!(
+                    planner.last().len(),
+                    usize::from(n > 1),
+                    "{machine}, {name}, {selector}"
+                );
+            }
         }
     }
-    let mut planner = planner(&TreeSpec::pcie_2x2x2());
     let fewest = |name: &str| match name {
         // All seven pairs use one port.
         "one row" | "one column" => 7,
@@ -456,10 +487,12 @@ fn demands_with_one_obvious_plan_get_the_fewest_activations() {
         "a permutation" => 1,
         _ => unreachable!(),
     };
-    for (name, demand) in demands(8) {
-        if ["one row", "one column", "a permutation"].contains(&name.as_str()) {
-            planner.plan_by(&demand, Strategy::Peel).expect("ranks agree");
-            assert_eq!(planner.last().len(), fewest(&name), "{name}");
+    for (selector, mut planner, _) in planners(&TreeSpec::pcie_2x2x2()) {
+        for (name, demand) in demands(8) {
+            if ["one row", "one column", "a permutation"].contains(&name.as_str()) {
+                planner.plan_by(&demand, Strategy::Peel).expect("ranks agree");
+                assert_eq!(planner.last().len(), fewest(&name), "{name}, {selector}");
+            }
         }
     }
 }
@@ -467,20 +500,21 @@ fn demands_with_one_obvious_plan_get_the_fewest_activations() {
 #[test]
 fn all_ranks_and_all_runs_make_the_same_plan() {
     for (machine, spec) in machines() {
-        let (mut one, mut two) = (planner(&spec), planner(&spec));
-        for (name, demand) in demands(one.ranks()) {
-            let hash = one.plan(&demand).expect("ranks agree").hash();
-            // The other planner has another past: one that was peeled, one that was packed.
-            for (strategy, bytes) in [(Strategy::Peel, 7_777_777), (Strategy::Pack, 77_777)] {
-                let past = Demand::make(Kind::Random, two.ranks(), bytes, 9).expect("a demand");
-                two.plan_by(&past, strategy).expect("ranks agree");
-                assert_eq!(
-                    two.plan(&demand).expect("ranks agree").hash(),
-                    hash,
-                    "{machine}, {name}"
-                );
+        for ((selector, mut one, _), (_, mut two, _)) in planners(&spec).into_iter().zip(planners(&spec)) {
+            for (name, demand) in demands(one.ranks()) {
+                let hash = one.plan(&demand).expect("ranks agree").hash();
+                // The other planner has another past: one that was peeled, one that was packed.
+                for (strategy, bytes) in [(Strategy::Peel, 7_777_777), (Strategy::Pack, 77_777)] {
+                    let past = Demand::make(Kind::Random, two.ranks(), bytes, 9).expect("a demand");
+                    two.plan_by(&past, strategy).expect("ranks agree");
+                    assert_eq!(
+                        two.plan(&demand).expect("ranks agree").hash(),
+                        hash,
+                        "{machine}, {name}, {selector}"
+                    );
+                }
+                assert_eq!(one.last(), two.last(), "{machine}, {name}, {selector}");
             }
-            assert_eq!(one.last(), two.last(), "{machine}, {name}");
         }
     }
 }
@@ -641,27 +675,31 @@ fn the_plans_kept_are_the_eight_used_last() {
 
 #[test]
 fn renaming_ranks_by_a_symmetry_leaves_the_time_within_ties() {
-    let mut planner = planner(&TreeSpec::pcie_2x2x2());
     // Twins below a switch, switches of a socket, and both sockets.
     let symmetries = [
         [1, 0, 2, 3, 4, 5, 6, 7],
         [2, 3, 0, 1, 4, 5, 6, 7],
         [4, 5, 6, 7, 0, 1, 2, 3],
     ];
-    for number in 0..10 {
-        let demand = Demand::skewed(number, 8, 256_000_000).expect("a demand");
-        planner.plan(&demand).expect("ranks agree");
-        let time = planner.predict().hand_off_ns;
-        let bound = planner.bound(&demand).load_ns;
-        for names in &symmetries {
-            let renamed = demand.renamed(names).expect("a permutation");
-            planner.plan(&renamed).expect("ranks agree");
-            let ratio = planner.predict().hand_off_ns / time;
-            assert!((0.95..1.05).contains(&ratio), "demand {number}, {names:?}: {ratio}");
-            assert!(
-                (planner.bound(&renamed).load_ns / bound - 1.0).abs() < 1e-9,
-                "demand {number}, {names:?}"
-            );
+    for (selector, mut planner, _) in planners(&TreeSpec::pcie_2x2x2()) {
+        for number in 0..10 {
+            let demand = Demand::skewed(number, 8, 256_000_000).expect("a demand");
+            planner.plan(&demand).expect("ranks agree");
+            let time = planner.predict().hand_off_ns;
+            let bound = planner.bound(&demand).load_ns;
+            for names in &symmetries {
+                let renamed = demand.renamed(names).expect("a permutation");
+                planner.plan(&renamed).expect("ranks agree");
+                let ratio = planner.predict().hand_off_ns / time;
+                assert!(
+                    (0.95..1.05).contains(&ratio),
+                    "{selector}, demand {number}, {names:?}: {ratio}"
+                );
+                assert!(
+                    (planner.bound(&renamed).load_ns / bound - 1.0).abs() < 1e-9,
+                    "{selector}, demand {number}, {names:?}"
+                );
+            }
         }
     }
 }
@@ -670,7 +708,10 @@ fn renaming_ranks_by_a_symmetry_leaves_the_time_within_ties() {
 fn a_demand_of_another_size_is_refused_in_words() {
     let mut planner = planner(&TreeSpec::pcie_2x2());
     let refused = planner.plan(&Demand::zero(5)).expect_err("is refused");
-    assert_eq!((refused.demand, refused.machine), (5, 4));
+    let Refused::Ranks(wrong) = refused else {
+        panic!("{refused}")
+    };
+    assert_eq!((wrong.demand, wrong.machine), (5, 4));
     assert!(refused.to_string().contains("for 5 ranks, the machine has 4"));
 }
 
@@ -722,33 +763,72 @@ fn the_rotation_is_the_one_that_needs_no_demand() {
 
 #[test]
 fn every_activation_lies_in_a_family_of_the_catalogue() {
+    let mut slots = TreeSpec::pcie_2x2x2();
+    (slots.modes.trunk, slots.modes.cross) = (Mode::Slots(2), Mode::Slots(2));
     for spec in [
         TreeSpec::pcie_2x2(),
         TreeSpec::pcie_2x4(),
         TreeSpec::pcie_2x2x2(),
+        slots,
         TreeSpec::pcie_2x2().cluster(3),
     ] {
         let fabric = Fabric::new(&spec).expect("a machine");
         let catalogue = Catalogue::build(&fabric, false, Vec::new()).expect("a catalogue");
-        let mut planner = Planner::new(&fabric);
-        for number in 0..6 {
-            let demand = Demand::skewed(number, planner.ranks(), 30_000_000).expect("a demand");
-            for strategy in [Strategy::Peel, Strategy::Pack] {
-                let plan = planner.plan_by(&demand, strategy).expect("ranks agree");
-                for (k, chunks) in plan.activations().enumerate() {
-                    let lane = |chunk: &Chunk| sequence::Lane {
-                        from: chunk.from.into(),
-                        to: chunk.to.into(),
-                        class: chunk.path as u8,
-                    };
-                    let lanes: Vec<_> = chunks.iter().map(lane).collect();
-                    assert_eq!(
-                        catalogue.admits(&fabric, &lanes),
-                        Ok(()),
-                        "demand {number}, {strategy}, activation {k}"
-                    );
+        for (selector, mut planner, ways) in planners(&spec) {
+            for number in 0..6 {
+                let demand = Demand::skewed(number, planner.ranks(), 30_000_000).expect("a demand");
+                for &strategy in ways.iter().filter(|way| matches!(way, Strategy::Peel | Strategy::Pack)) {
+                    let plan = planner.plan_by(&demand, strategy).expect("ranks agree");
+                    for (k, chunks) in plan.activations().enumerate() {
+                        let lane = |chunk: &Chunk| sequence::Lane {
+                            from: chunk.from.into(),
+                            to: chunk.to.into(),
+                            class: chunk.path as u8,
+                        };
+                        let lanes: Vec<_> = chunks.iter().map(lane).collect();
+                        assert_eq!(
+                            catalogue.admits(&fabric, &lanes),
+                            Ok(()),
+                            "demand {number}, {selector}, {strategy}, activation {k}"
+                        );
+                    }
                 }
             }
         }
     }
+}
+
+#[test]
+fn families_are_refused_where_there_are_none_and_never_replaced() {
+    let family = Effort {
+        selector: Selector::Family,
+        ..Effort::FULL
+    };
+    let fabric = |spec: &TreeSpec| Fabric::new(spec).expect("a machine");
+    let catalogue = |fabric: &Fabric| Catalogue::build(fabric, false, Vec::new()).expect("a catalogue");
+    let (one, several) = (fabric(&TreeSpec::pcie_2x2()), fabric(&TreeSpec::pcie_2x2().cluster(2)));
+    let demand = Demand::make(Kind::Zipf(0.6), 4, 64_000_000, 1).expect("a demand");
+    let mut planner = Planner::new(&one).with_effort(family);
+    let none = Refused::Selector(FamilyFault::NoCatalogue);
+    assert_eq!(planner.plan(&demand).expect_err("is refused"), none);
+    assert_eq!(planner.plan_by(&demand, Strategy::Peel).expect_err("is refused"), none);
+    assert_eq!(planner.plan_cached(&demand).expect_err("is refused"), none);
+    assert_eq!(planner.begin(&demand).expect_err("is refused"), none);
+    assert!(none.to_string().contains("`Planner::with_catalogue`"));
+    let refused = |planner: Planner, fabric: &Fabric, catalogue: &Catalogue| {
+        planner.with_catalogue(fabric, catalogue).expect_err("is refused")
+    };
+    let other = fabric(&TreeSpec::pcie_2x4());
+    for (fault, made_for, fabric, of) in [
+        (FamilyFault::Machine, &one, &one, &other),
+        (FamilyFault::Machine, &one, &other, &other),
+        (FamilyFault::Nodes(2), &several, &several, &several),
+        (FamilyFault::Alone, &one, &one, &several),
+    ] {
+        assert_eq!(refused(Planner::new(made_for), fabric, &catalogue(of)), fault);
+    }
+    let planner = planner.with_catalogue(&one, &catalogue(&one));
+    let mut planner = planner.expect("its own catalogue");
+    planner.plan_by(&demand, Strategy::Peel).expect("it has families");
+    assert_eq!(planner.check(&demand), Ok(()));
 }

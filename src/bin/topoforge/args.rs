@@ -5,7 +5,7 @@
 mod alltoallv;
 
 pub use alltoallv::{
-    AlltoallvCommand, AlltoallvPlanArgs, AlltoallvSimulateArgs, CatalogueArgs, DemandArgs, ProfileArgs, StrategyArg,
+    AlltoallvCommand, AlltoallvPlanArgs, AlltoallvSimulateArgs, CatalogueArgs, DemandArgs, ProfileArgs, SelectorArg, StrategyArg,
 };
 
 use crate::commands::groups::Kind as GroupKind;

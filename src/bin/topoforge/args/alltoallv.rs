@@ -65,6 +65,9 @@ pub struct AlltoallvPlanArgs {
     /// Plan in this way, however good it is [default: what is predicted to be fastest]
     #[arg(long, value_enum)]
     pub strategy: Option<StrategyArg>,
+    /// Plan activation by activation (`--strategy peel`), with lanes selected in this way
+    #[arg(long, value_enum)]
+    pub selector: Option<SelectorArg>,
 }
 
 /// `topoforge alltoallv simulate`
@@ -93,6 +96,17 @@ pub enum StrategyArg {
     Base,
     /// Everything at once.
     Fluid,
+}
+
+/// Ways to select the lanes of an activation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SelectorArg {
+    /// For the most loaded links first.
+    Critical,
+    /// The heaviest lane that fits, again and again.
+    Greedy,
+    /// The heaviest family of the catalogue; one node only.
+    Family,
 }
 
 /// Any number of bytes: unlike a payload it need be no whole number of elements, and nothing is sent.

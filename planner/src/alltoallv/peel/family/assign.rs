@@ -120,7 +120,10 @@ impl Assigner {
             }
         }
         for column in 1..=columns {
-            if let Some(mine) = self.row_of[column].checked_sub(1).and_then(|row| column_of.get_mut(row)) {
+            if let Some(mine) = self.row_of[column]
+                .checked_sub(1)
+                .and_then(|row| column_of.get_mut(row))
+            {
                 *mine = (column - 1) as u16;
             }
         }
@@ -161,7 +164,8 @@ mod tests {
                     let weights: Vec<f32> = (0..rows * columns).map(|_| weight(&mut dice)).collect();
                     let best = by_hand(columns, &weights, 0, 0);
                     let mut column_of = vec![0; rows];
-                    let mut ways: Vec<fn(&mut Assigner, usize, &[f32], &mut [u16])> = vec![Assigner::best, Assigner::by_paths];
+                    let mut ways: Vec<fn(&mut Assigner, usize, &[f32], &mut [u16])> =
+                        vec![Assigner::best, Assigner::by_paths];
                     if columns <= FEW {
                         ways.push(Assigner::by_sets);
                     }
@@ -174,7 +178,10 @@ mod tests {
                         let sum: f64 = (column_of.iter().enumerate())
                             .map(|(row, &column)| f64::from(weights[row * columns + usize::from(column)]))
                             .sum();
-                        assert!((sum - best).abs() <= 1e-9 * best, "{rows} of {columns}: {sum}, not {best}");
+                        assert!(
+                            (sum - best).abs() <= 1e-9 * best,
+                            "{rows} of {columns}: {sum}, not {best}"
+                        );
                     }
                 }
             }

@@ -34,7 +34,7 @@ impl Slot {
 pub(super) struct Binder {
     /// First rank of each group, and behind its last.
     groups: Vec<(u16, u16)>,
-    /// What is bound, the heaviest slots first.
+    /// What is bound.
     pub slots: Vec<Slot>,
     /// Ranks that have a lane out, and one in.
     sends: Vec<bool>,
@@ -65,6 +65,14 @@ impl Binder {
 
     /// Gives every slot a source and a destination of its own; the sum of weights.
     pub fn bind(&mut self, net: &Net, weight: &impl Fn(usize) -> f32) -> f32 {
+        // What could be worth most has the first choice.
+        for i in 1..self.slots.len() {
+            let mut at = i;
+            while at > 0 && self.slots[at - 1].worth < self.slots[at].worth {
+                self.slots.swap(at - 1, at);
+                at -= 1;
+            }
+        }
         self.begin(net, weight);
         let mut total = self.total(net, weight);
         for _ in 0..ROUNDS {
@@ -197,7 +205,10 @@ mod tests {
             let total = binder.bind(&net, &weight);
             assert!(total >= start && total == binder.total(&net, &weight));
             gained += u32::from(total > start);
-            for end in [|slot: &Slot| (slot.from, slot.source), |slot: &Slot| (slot.to, slot.target)] {
+            for end in [
+                |slot: &Slot| (slot.from, slot.source),
+                |slot: &Slot| (slot.to, slot.target),
+            ] {
                 let mut ranks: Vec<_> = binder.slots.iter().map(end).collect();
                 assert!(ranks.iter().all(|&(group, rank)| rank / 6 == group));
                 ranks.sort_unstable();

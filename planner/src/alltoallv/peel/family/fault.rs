@@ -26,7 +26,9 @@ impl fmt::Display for FamilyFault {
                 f.write_str("the selector family needs a catalogue: give one to `Planner::with_catalogue` first")
             }
             Self::Machine => f.write_str("the catalogue is of another machine: build it again"),
-            Self::Alone => f.write_str("the catalogue has no families of a single node: build one for `nodes: 1` or `Any`"),
+            Self::Alone => {
+                f.write_str("the catalogue has no families of a single node: build one for `nodes: 1` or `Any`")
+            }
             Self::Nodes(n) => write!(
                 f,
                 "the selector family serves machines of one node, this one has {n}: take critical or greedy"

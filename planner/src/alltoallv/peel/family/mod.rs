@@ -18,6 +18,9 @@ use bind::{Binder, Slot};
 pub use fault::FamilyFault;
 use score::{NO_SLOT, Scores};
 
+/// By what part a lane counts less for each path of its pair that is faster. Bytes that the path plan gives to another lane
+/// are worth the same on both, and a family must not prefer the slower one by the order of its types.
+const SLOWER: f32 = 1.0 / 1024.0;
 /// A lane that no family counts.
 const NO_KIND: u8 = u8::MAX;
 
@@ -38,6 +41,8 @@ pub(in crate::alltoallv) struct Families {
     kinds: Vec<Kind>,
     kind_of_slot: Vec<u8>,
     kind_of_lane: Vec<u8>,
+    /// What part of its weight a lane counts with.
+    part: Vec<f32>,
     /// The two heaviest lanes of each kind, and what each slot is worth.
     heaviest: Vec<[f32; 2]>,
     worth: [f32; 256],
@@ -74,10 +79,16 @@ impl Families {
             let found = |kind: &Kind| (kind.from, kind.to, u32::from(kind.class)) == (from, to, class);
             kinds.iter().position(found).map_or(NO_KIND, |kind| kind as u8)
         });
-        let families: Vec<Vec<u8>> = part.families.iter().map(|&family| slots(part, &kinds, family)).collect();
+        let class = |lane: usize| (lane as u32 - net.first[net.pair[lane] as usize]) as f32;
+        let families: Vec<Vec<u8>> = part
+            .families
+            .iter()
+            .map(|&family| slots(part, &kinds, family))
+            .collect();
         let scores = Scores::new(&families);
         Ok(Self {
             kind_of_lane: kind_of_lane.collect(),
+            part: (0..net.len()).map(|lane| 1.0 - SLOWER * class(lane)).collect(),
             kind_of_slot,
             heaviest: vec![[0.0; 2]; kinds.len()],
             worth: [0.0; 256],
@@ -91,7 +102,8 @@ impl Families {
     /// What each slot is worth at best.
     fn appraise(&mut self, weights: &[f32]) {
         self.heaviest.fill([0.0; 2]);
-        for (&kind, &weight) in self.kind_of_lane.iter().zip(weights) {
+        for ((&kind, &weight), &part) in self.kind_of_lane.iter().zip(weights).zip(&self.part) {
+            let weight = weight * part;
             if let Some([most, second]) = self.heaviest.get_mut(usize::from(kind)) {
                 if weight > *most {
                     (*most, *second) = (weight, *most);
@@ -108,54 +120,51 @@ impl Families {
             }
         }
     }
-
-    /// The slots of a family, the heaviest first.
-    fn lay_out(&mut self, family: usize) {
-        self.binder.slots.clear();
-        for slot in self.scores.of(family) {
-            let kind = self.kinds[usize::from(self.kind_of_slot[usize::from(slot)])];
-            self.binder.slots.push(Slot {
-                from: kind.from,
-                to: kind.to,
-                class: kind.class,
-                source: 0,
-                target: 0,
-                worth: self.worth[usize::from(slot)],
-            });
-        }
-        let slots = &mut self.binder.slots;
-        for i in 1..slots.len() {
-            let mut at = i;
-            while at > 0 && slots[at - 1].worth < slots[at].worth {
-                slots.swap(at - 1, at);
-                at -= 1;
-            }
-        }
-    }
 }
 
 impl Select for Families {
     fn select(&mut self, peel: &mut Peel, net: &Net, _cap: f32) {
         peel.release();
         self.appraise(&peel.weight);
-        self.lanes.clear();
-        let mut most = 0.0;
+        let Self {
+            kinds,
+            kind_of_slot,
+            worth,
+            part,
+            scores,
+            binder,
+            lanes,
+            ..
+        } = self;
         let weights = &peel.weight;
-        let weight = |lane: usize| weights[lane];
-        for (score, family) in self.scores.run(&self.worth) {
+        let weight = |lane: usize| weights[lane] * part[lane];
+        lanes.clear();
+        let mut most = 0.0;
+        for (score, family) in scores.run(worth) {
             // No binding is worth more than its family's score.
             if score <= most {
                 break;
             }
-            self.lay_out(family as usize);
-            let total = self.binder.bind(net, &weight);
+            binder.slots.clear();
+            binder.slots.extend(scores.of(family as usize).map(|slot| {
+                let kind = kinds[usize::from(kind_of_slot[usize::from(slot)])];
+                Slot {
+                    from: kind.from,
+                    to: kind.to,
+                    class: kind.class,
+                    source: 0,
+                    target: 0,
+                    worth: worth[usize::from(slot)],
+                }
+            }));
+            let total = binder.bind(net, &weight);
             if total > most {
                 most = total;
-                self.lanes.clear();
-                self.lanes.extend(self.binder.lanes(net, &weight));
+                lanes.clear();
+                lanes.extend(binder.lanes(net, &weight));
             }
         }
-        for &lane in &self.lanes {
+        for &lane in &*lanes {
             if peel.fits(net, lane as usize) {
                 peel.take(net, lane as usize);
             }

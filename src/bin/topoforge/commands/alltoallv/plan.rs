@@ -3,12 +3,12 @@
 //! It simulates nothing and touches no device. Start at [`run`].
 
 use super::{Exchange, exchange, planner};
-use crate::args::{AlltoallvPlanArgs, StrategyArg};
+use crate::args::{AlltoallvPlanArgs, SelectorArg, StrategyArg};
 use crate::failure::{Failure, Outcome};
 use crate::report::Output;
 use crate::report::alltoallv::plan::{ActivationLine, PlanReport};
 use std::time::Instant;
-use topoforge::planner::alltoallv::{Chunk, Strategy};
+use topoforge::planner::alltoallv::{Catalogue, Chunk, Effort, Fabric, Planner, Selector, Strategy};
 
 /// Plans that are timed; the shortest counts, since nothing makes planning shorter than it is.
 const RUNS: usize = 5;
@@ -32,6 +32,18 @@ pub fn run(args: &AlltoallvPlanArgs, output: &mut Output) -> Result<Outcome, Fai
         StrategyArg::Base => Strategy::Base,
         StrategyArg::Fluid => Strategy::Fluid,
     });
+    let wanted = match args.selector {
+        None => wanted,
+        Some(_) if wanted.is_some_and(|strategy| strategy != Strategy::Peel) => {
+            return Err(Failure::usage(
+                "--selector says how peeling selects lanes: leave --strategy out, or take --strategy peel",
+            ));
+        }
+        Some(selector) => {
+            planner = selecting(&name, planner, &fabric, selector)?;
+            Some(Strategy::Peel)
+        }
+    };
     let mut planning_us = f64::INFINITY;
     for _ in 0..RUNS {
         let start = Instant::now();
@@ -107,6 +119,26 @@ pub fn run(args: &AlltoallvPlanArgs, output: &mut Output) -> Result<Outcome, Fai
         None => Outcome::Done,
         Some(fault) => Outcome::Failed(format!("the plan is wrong, please report it: {fault}")),
     })
+}
+
+/// The planner with another selector.
+fn selecting(name: &str, planner: Planner, fabric: &Fabric, selector: SelectorArg) -> Result<Planner, Failure> {
+    let selector = match selector {
+        SelectorArg::Critical => Selector::Critical,
+        SelectorArg::Greedy => Selector::Greedy,
+        SelectorArg::Family => Selector::Family,
+    };
+    let planner = planner.with_effort(Effort {
+        selector,
+        ..Effort::for_ranks(fabric.ranks())
+    });
+    if selector != Selector::Family {
+        return Ok(planner);
+    }
+    let catalogue = Catalogue::build(fabric, false, Vec::new());
+    let catalogue = catalogue.map_err(|e| Failure::usage(format!("{name}: --selector family: {e}")))?;
+    let planner = planner.with_catalogue(fabric, &catalogue);
+    planner.map_err(|e| Failure::usage(format!("{name}: --selector family: {e}")))
 }
 
 /// How a lane's path is shown: nothing for the fastest.

@@ -5,7 +5,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use topoforge_planner::alltoallv::{
-    Demand, Effort, Fabric, Kind, Machine, Planner, Profile, Sequences, Strategy, TreeSpec, base,
+    Catalogue, Demand, Effort, Fabric, Kind, Machine, Planner, Profile, Selector, Sequences, Strategy, TreeSpec, base,
 };
 
 struct Counting;
@@ -76,6 +76,18 @@ fn planning_allocates_nothing_after_set_up() {
         });
         let mut few = (Planner::new(&fabric).with_sequences(&alone.unwrap_or_default())).expect("one of them");
         let mut cheap = Planner::new(&fabric).with_effort(Effort::CHEAP);
+        let selecting = |selector| {
+            Planner::new(&fabric).with_effort(Effort {
+                selector,
+                ..Effort::FULL
+            })
+        };
+        let mut selectors = vec![selecting(Selector::Greedy)];
+        if fabric.nodes() == 1 {
+            let catalogue = Catalogue::build(&fabric, false, Vec::new()).expect("a catalogue");
+            let planner = selecting(Selector::Family).with_catalogue(&fabric, &catalogue);
+            selectors.push(planner.expect("its own catalogue"));
+        }
         let n = planner.ranks();
         let mut demands = vec![Demand::zero(n), Demand::new(n, vec![1 << 40; n * n]).expect("a demand")];
         for kind in [
@@ -100,6 +112,10 @@ fn planning_allocates_nothing_after_set_up() {
             }
             lanes += few.plan_by(demand, Strategy::Base).map_or(0, |plan| plan.lanes().len());
             lanes += few.plan(demand).map_or(0, |plan| plan.lanes().len());
+            for planner in &mut selectors {
+                let plan = planner.plan_by(demand, Strategy::Peel);
+                lanes += plan.map_or(0, |plan| plan.lanes().len());
+            }
             lanes += usize::from(cheap.begin(demand).is_ok());
             while let Some(activation) = cheap.advance() {
                 lanes += activation.len();

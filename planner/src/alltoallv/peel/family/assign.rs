@@ -135,6 +135,8 @@ mod tests {
     use super::*;
     use crate::alltoallv::maths::Dice;
 
+    type Way = fn(&mut Assigner, usize, &[f32], &mut [u16]);
+
     /// The greatest sum over all ways, one by one.
     fn by_hand(columns: usize, weights: &[f32], row: usize, used: u32) -> f64 {
         if (row + 1) * columns > weights.len() {
@@ -164,8 +166,7 @@ mod tests {
                     let weights: Vec<f32> = (0..rows * columns).map(|_| weight(&mut dice)).collect();
                     let best = by_hand(columns, &weights, 0, 0);
                     let mut column_of = vec![0; rows];
-                    let mut ways: Vec<fn(&mut Assigner, usize, &[f32], &mut [u16])> =
-                        vec![Assigner::best, Assigner::by_paths];
+                    let mut ways: Vec<Way> = vec![Assigner::best, Assigner::by_paths];
                     if columns <= FEW {
                         ways.push(Assigner::by_sets);
                     }

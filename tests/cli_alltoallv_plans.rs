@@ -287,8 +287,11 @@ fn a_plan_takes_the_selector_that_is_asked_for_or_says_why_it_cannot() {
             &["--selector", "family", "--nodes", "2"][..],
             "serves machines of one node, this one has 2",
         ),
-        (&["--selector", "greedy", "--strategy", "pack"], "leave --strategy out"),
-        (&["--selector", "best"], "possible values: critical, greedy, family"),
+        (
+            &["--selector", "greedy", "--strategy", "pack"][..],
+            "leave --strategy out",
+        ),
+        (&["--selector", "best"][..], "possible values: critical, greedy, family"),
     ] {
         let ran = plan(more);
         assert_eq!(ran.code, 2, "{more:?}: {}", ran.stdout);

@@ -5,7 +5,8 @@
 mod alltoallv;
 
 pub use alltoallv::{
-    AlltoallvCommand, AlltoallvPlanArgs, AlltoallvSimulateArgs, CatalogueArgs, DemandArgs, ProfileArgs, SelectorArg, StrategyArg,
+    AlltoallvCommand, AlltoallvPlanArgs, AlltoallvSimulateArgs, CatalogueArgs, DemandArgs, ProfileArgs, SelectorArg,
+    StrategyArg,
 };
 
 use crate::commands::groups::Kind as GroupKind;

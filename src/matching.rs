@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn every_built_in_machine_matches_its_own_family_exactly() {
         let registry = Registry::builtin();
-        for family in registry.families() {
+        for family in registry.families().into_iter().filter(|f| !f.variants.is_empty()) {
             let best = &match_families(&registry, &own(family.name), &Options::default())[0];
             assert_eq!((best.family.name, &best.found.kind), (family.name, &Kind::Exact));
         }

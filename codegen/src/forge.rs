@@ -144,11 +144,7 @@ impl Forge {
         for descriptor in read.good.iter().filter(taken) {
             let file = &descriptor.file;
             let only_alltoallv = descriptor.topology.is_alltoallv_only();
-            let selection = if only_alltoallv {
-                Selection::default()
-            } else {
-                select::select(&descriptor.topology, &self.elements)
-            };
+            let selection = select::select(&descriptor.topology, &self.elements);
             let catalogue = alltoallv::catalogue(descriptor, &out, &mut faults).map_err(ForgeError::Catalogue)?;
             for kernel in selection.kernels.values() {
                 kernels.entry(kernel.hash.clone()).or_insert_with(|| KernelEntry {

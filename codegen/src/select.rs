@@ -57,6 +57,9 @@ struct Wanted<'p> {
 
 /// Everything that a family compiles for these element types, one after the other.
 pub fn select(topology: &Topology, elements: &[Element]) -> Selection {
+    if topology.is_alltoallv_only() {
+        return Selection::default();
+    }
     let plans: Vec<(Partials, Plan)> = [Partials::Element, Partials::F32]
         .into_iter()
         .filter(|p| elements.iter().any(|e| e.policies().contains(p)))

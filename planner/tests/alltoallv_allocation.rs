@@ -5,7 +5,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use topoforge_planner::alltoallv::{
-    Catalogue, Demand, Effort, Fabric, Kind, Machine, Planner, Profile, Selector, Sequences, Strategy, TreeSpec, base,
+    Catalogue, Demand, Effort, Fabric, Kind, Leaves, Machine, Mode, Network, Planner, Profile, Selector, Sequences, Strategy, TreeSpec, base,
 };
 
 struct Counting;
@@ -46,7 +46,14 @@ static ALLOCATOR: Counting = Counting;
 fn planning_allocates_nothing_after_set_up() {
     let mut forward = TreeSpec::pcie_2x2x2().cluster(2);
     forward.forward = true;
+    let leaves = |up, mode| Network {
+        leaves: Leaves::Nodes(2),
+        up,
+        mode,
+    };
     let machines = [
+        TreeSpec::pcie_2x2().cluster(4).behind(leaves(96_000, Mode::Fluid)),
+        TreeSpec::pcie_2x2().cluster(17).behind(leaves(96_000, Mode::Slots(2))),
         TreeSpec::pcie_2x2(),
         TreeSpec::pcie_2x2x2(),
         TreeSpec::pcie_2x2x2().cluster(4),

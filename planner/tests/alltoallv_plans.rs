@@ -2,7 +2,7 @@
 
 use topoforge_planner::alltoallv::simulate::Traffic;
 use topoforge_planner::alltoallv::{
-    Catalogue, Chunk, Demand, Effort, Fabric, FamilyFault, Kind, Mode, Nics, Plan, Planner, Refused, Selector,
+    Catalogue, Chunk, Demand, Effort, Fabric, FamilyFault, Kind, Leaves, Mode, Network, Nics, Plan, Planner, Refused, Selector,
     Strategy, TreeSpec, sequence,
 };
 
@@ -42,6 +42,11 @@ fn machines() -> Vec<(&'static str, TreeSpec)> {
     uneven.sockets[0][1].gpus = 1;
     let mut no_nic = TreeSpec::pcie_2x2();
     no_nic.sockets[0][1].nics = Nics::None;
+    let leaves = |up, mode| Network {
+        leaves: Leaves::Nodes(1),
+        up,
+        mode,
+    };
     vec![
         ("one rank", TreeSpec::tree(1, 1, 1)),
         ("two ranks", TreeSpec::tree(1, 1, 2)),
@@ -56,6 +61,14 @@ fn machines() -> Vec<(&'static str, TreeSpec)> {
         ("a switch without NIC", no_nic),
         ("crossbar", TreeSpec::crossbar(8, 400_000)),
         ("crossbars", TreeSpec::crossbar(4, 400_000).cluster(2)),
+        (
+            "behind leaves",
+            TreeSpec::pcie_2x2().cluster(3).behind(leaves(60_000, Mode::Fluid)),
+        ),
+        (
+            "behind one cable each",
+            TreeSpec::pcie_2x2().cluster(3).behind(leaves(40_000, Mode::Exclusive)),
+        ),
     ]
 }
 

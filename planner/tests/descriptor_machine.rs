@@ -1,6 +1,6 @@
 //! The `alltoallv` part of a descriptor: what it means, and each fault at its place with what was expected.
 
-use topoforge_planner::alltoallv::{Mode, Nics, PathKind, Reach};
+use topoforge_planner::alltoallv::{Leaves, Mode, Network, Nics, PathKind, Reach};
 use topoforge_planner::topology::{Fault, Topology, alltoallv_fault, check_set, parse_descriptor, to_ron};
 
 /// A node of four ranks whose machine is given; it stands at line 2, column 16.
@@ -290,4 +290,77 @@ fn aliases_are_names_and_nobody_elses() {
     );
     let fault = alltoallv_fault("2.ron", &self::text("Machine()"), "too large");
     assert_eq!(fault[0].to_string(), "2.ron:2:16: too large");
+}
+
+#[test]
+fn leaf_switches_are_read_and_printed() {
+    let network = |text: &str| {
+        let topology = parsed(&format!("Machine(nodes: Any, {SOCKETS}, {RATES}, network: {text})"));
+        assert_eq!(
+            parse_descriptor(&to_ron(&topology), "t.ron").as_ref(),
+            Ok(&topology),
+            "{text}"
+        );
+        topology.alltoallv.and_then(|machine| machine.spec.network)
+    };
+    let of = |leaves, up, mode| Some(Network { leaves, up, mode });
+    assert_eq!(
+        network("Leaves(nodes: 4, up_gb_per_s: 100)"),
+        of(Leaves::Nodes(4), 100_000, Mode::Fluid)
+    );
+    assert_eq!(
+        network("Leaves(nodes: 4096, up_gb_per_s: 0.5, mode: Slots(255))"),
+        of(Leaves::Nodes(4096), 500, Mode::Slots(255))
+    );
+    assert_eq!(
+        network("Rails(up_gb_per_s: 1e6, mode: Exclusive)"),
+        of(Leaves::Rails(None), 1_000_000_000, Mode::Exclusive)
+    );
+    assert_eq!(
+        network("Rails(nodes: 32, up_gb_per_s: 1600.25)"),
+        of(Leaves::Rails(Some(32)), 1_600_250, Mode::Fluid)
+    );
+}
+
+#[test]
+fn leaf_switches_that_cannot_be_are_refused_at_their_place() {
+    let cases: [(&str, &[&str]); 6] = [
+        (
+            "Spine(4)",
+            &["expected `Leaves(nodes: .., up_gb_per_s: ..)` or `Rails(up_gb_per_s: ..)`, found `Spine(..)`"],
+        ),
+        (
+            "Leaves()",
+            &[
+                "missing field `nodes` of `Leaves`",
+                "missing field `up_gb_per_s` of `Leaves`",
+            ],
+        ),
+        (
+            "Leaves(nodes: 0, up_gb_per_s: 0, mode: Slots(0), uplinks: 3)",
+            &[
+                "unknown field `uplinks` of `Leaves`",
+                "expected nodes below one leaf switch from 1 to 4096, found 0",
+                "expected 10^9 bytes a second, above 0 and at most 1000000, found 0",
+                "expected slots from 1 to 255, found 0",
+            ],
+        ),
+        (
+            "Rails(nodes: Any, up_gb_per_s: 1e9)",
+            &["nodes below one leaf switch", "at most 1000000"],
+        ),
+        ("Rails(up_gb_per_s: 0.0001)", &["at least 0.001"]),
+        (
+            "Rails(up_gb_per_s: 5, mode: Shared)",
+            &["expected `Exclusive`, `Slots(N)` or `Fluid`, found `Shared`"],
+        ),
+    ];
+    for (network, says) in cases {
+        let found = faults(&format!("Machine({SOCKETS}, {RATES},\n network: {network})"));
+        assert_eq!(found.len(), says.len(), "{network}: {found:#?}");
+        for fault in &found {
+            assert!(fault.starts_with("t.ron:3:"), "{fault}");
+            assert!(says.iter().any(|says| fault.contains(says)), "{network}: {fault}");
+        }
+    }
 }

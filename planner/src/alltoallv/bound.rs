@@ -72,7 +72,7 @@ impl Weight {
     fn of(self, net: &Net, lane: usize, r: u16) -> f64 {
         match self {
             Self::Bytes => f64::from(net.hold(lane, r)),
-            Self::Lanes if net.slots[usize::from(r)] == UNLIMITED => 0.0,
+            Self::Lanes if net.slots[usize::from(r)] == UNLIMITED || net.own[usize::from(r)] > 0.0 => 0.0,
             Self::Lanes => f64::from(net.share[usize::from(r)]),
         }
     }
@@ -100,7 +100,11 @@ fn best(net: &Net, nodes: usize, amounts: &[f64], weight: Weight) -> (f64, Vec<f
     let n = net.ranks;
     let per_node = n / nodes.max(1);
     let several = |pair: usize| amounts[pair] > 0.0 && net.lanes(pair).len() > 1;
-    let coupled = (0..n * n).any(|pair| pair / n / per_node != pair % n / per_node && several(pair));
+    let beyond = |pair: usize| {
+        let far = pair / n / per_node != pair % n / per_node;
+        far || net.lanes(pair).any(|lane| !net.leaf_uses(lane).is_empty())
+    };
+    let coupled = (0..n * n).any(|pair| several(pair) && beyond(pair));
     let mut base = vec![0.0; net.resources];
     for (pair, &amount) in amounts.iter().enumerate().filter(|(_, amount)| **amount > 0.0) {
         let lane = net.first[pair] as usize;
@@ -130,13 +134,26 @@ fn best(net: &Net, nodes: usize, amounts: &[f64], weight: Weight) -> (f64, Vec<f
             weight,
             &base,
             &pairs,
-            part * net.resources / parts..(part + 1) * net.resources / parts,
+            if coupled {
+                0..net.resources
+            } else {
+                part * net.per_node..(part + 1) * net.per_node
+            },
         ) {
             Some(prices) => consider(prices, true),
             None => {
                 all_exact = false;
                 consider(descend(net, amounts, weight, &base, &pairs), false);
             }
+        }
+    }
+    if !coupled {
+        // Nobody has a choice about leaf switches: the busiest of their ports is a bound by itself.
+        let busier = |a: usize, b: usize| if base[b] > base[a] { b } else { a };
+        if let Some(port) = (net.leaf_ports..net.resources).reduce(busier) {
+            let mut prices = vec![0.0; net.resources];
+            prices[port] = 1.0;
+            consider(prices, true);
         }
     }
     found.2 &= all_exact;

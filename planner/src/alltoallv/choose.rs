@@ -18,6 +18,7 @@ use super::peel::{Effort, PEEL_MOST, Peel};
 use super::plan::{Chunk, Plan, PlanFault};
 use super::polish::Polish;
 use super::sequence::Step;
+use super::split::Split;
 use super::strategy::{Prediction, Refused, Strategy};
 use super::{base, fluid, handoff, rotate};
 
@@ -45,6 +46,7 @@ pub struct Planner {
     streamed: Option<Effort>,
     peel: Peel,
     pack: Pack,
+    split: Split,
     polish: Polish,
     rotation: rotate::Room,
     /// Sequences recorded ahead of time, and which of them was run last.
@@ -53,8 +55,7 @@ pub struct Planner {
     cache: Option<Cache>,
     plan: Plan,
     other: Plan,
-    free: Vec<f64>,
-    shared: Vec<f64>,
+    times: handoff::Room,
     /// Activations handed out, and whether more of them are to be peeled.
     handed: usize,
     peeling: bool,
@@ -83,6 +84,11 @@ impl Planner {
             streamed: None,
             peel: Peel::new(&net, fabric.nodes(), |rank| fabric.egress(rank)),
             pack: Pack::new(&net, &groups),
+            split: Split::new(
+                &net,
+                groups.iter().map(|(begin, end)| end - begin).max().unwrap_or(1),
+                rooms,
+            ),
             polish: Polish::new(&net, peeled, if n <= PEEL_RANKS { lanes } else { 0 }),
             rotation: rotate::Room::new(&net, n),
             recorded: None,
@@ -90,8 +96,7 @@ impl Planner {
             cache: (n <= CACHE_RANKS).then(|| Cache::new(n, kept, kept)),
             plan: Plan::with_room(lanes, rooms),
             other: Plan::with_room(lanes, rooms),
-            free: vec![0.0; net.resources],
-            shared: vec![0.0; net.resources],
+            times: handoff::Room::new(&net),
             handed: 0,
             peeling: false,
             strategy: Strategy::Peel,
@@ -294,7 +299,7 @@ impl Planner {
     }
 
     fn hand_off(&mut self) -> f64 {
-        handoff::hand_off(&self.net, &self.plan, self.rounds, &mut self.free, &mut self.shared)
+        handoff::hand_off(&self.net, &self.plan, self.rounds, &mut self.times)
     }
 
     /// What is tried first, and the busiest resource's load on first paths, nanoseconds: nothing is planned for it.
@@ -302,15 +307,15 @@ impl Planner {
         if self.fluid {
             return (Strategy::Fluid, 0.0);
         }
-        self.free.fill(0.0);
-        let loads = &mut self.free;
+        let loads = &mut self.times.free;
+        loads.fill(0.0);
         for (pair, &bytes) in demand.bytes().iter().enumerate().filter(|(_, bytes)| **bytes > 0) {
             let lane = self.net.first[pair] as usize;
             for &r in self.net.uses(lane) {
                 loads[usize::from(r)] += bytes as f64 * f64::from(self.net.hold(lane, r));
             }
         }
-        let most = self.free.iter().fold(0.0, |a: f64, &b| a.max(b)) as f32;
+        let most = loads.iter().fold(0.0, |a: f64, &b| a.max(b)) as f32;
         let strategy = match most {
             _ if self.is_recorded(demand) => Strategy::Base,
             _ if self.net.ranks > PEEL_RANKS => Strategy::Pack,
@@ -390,7 +395,7 @@ impl Planner {
     }
 
     fn barrier(&mut self) -> f64 {
-        handoff::barrier(&self.net, &self.plan, &mut self.free)
+        handoff::barrier(&self.net, &self.plan, &mut self.times)
     }
 
     /// Packs a demand whose paths are planned, or what peeling has left.
@@ -403,6 +408,8 @@ impl Planner {
             quantum: self.peel.quantum(),
         };
         let fans = self.net.ranks > PEEL_RANKS;
+        let made = self.plan.len();
         self.pack.run(&self.net, &work, fans, &mut self.plan);
+        self.split.run(&self.net, &mut self.plan, made);
     }
 }

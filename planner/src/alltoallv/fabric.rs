@@ -3,10 +3,13 @@
 //! Everything is stored for one node and one pair of nodes and computed for the others, so a fabric of 1,024 ranks is as
 //! small as one of eight. Resources are numbered node by node: the ids of node `k` are
 //! `k * resources_per_node() .. (k + 1) * resources_per_node()`, egress ports first, then ingress ports, uplinks, downlinks,
-//! socket links, NICs out, NICs in. Start reading at [`Fabric::new`].
+//! socket links, NICs out, NICs in. Ports of leaf switches, if any, come behind those of all nodes. Start reading at
+//! [`Fabric::new`].
 
 use std::ops::Range;
 
+use super::choose::PEEL_RANKS;
+use super::leaves::Ports;
 use super::paths::{self, AT_DESTINATION, Class, Path};
 use super::spec::{Mode, Nics, SpecError, Switch, TreeSpec};
 
@@ -27,6 +30,10 @@ pub enum ResourceKind {
     Tx,
     /// The receiving side of a NIC, or of all NICs below a switch.
     Rx,
+    /// From a leaf switch to the spine.
+    LeafUp,
+    /// From the spine to a leaf switch.
+    LeafDown,
 }
 
 /// A directed capacity.
@@ -38,7 +45,8 @@ pub struct Resource {
     pub mode: Mode,
     /// Time of one byte at the resource's own rate, femtoseconds; with slots, of one slot.
     pub inv_fs: u32,
-    /// Which of its kind in the node: rank of the node, switch, `from * sockets + to` of a socket link, switch or rank of a NIC.
+    /// Which of its kind in the node: rank of the node, switch, `from * sockets + to` of a socket link, switch or rank of a NIC;
+    /// of a port of a leaf switch, which leaf.
     pub index: u16,
 }
 
@@ -195,7 +203,11 @@ pub struct Fabric {
     /// Classes of each ordered pair of groups, within a node and between two.
     near: Vec<Vec<Class>>,
     far: Vec<Vec<Class>>,
+    ports: Option<Ports>,
 }
+
+/// Most resources: their numbers fit 16 bits twice over.
+const MAX_RESOURCES: usize = 1 << 15;
 
 impl Fabric {
     /// The fabric of a machine.
@@ -222,13 +234,22 @@ impl Fabric {
                 )));
             }
         }
-        Ok(Self {
+        let fabric = Self {
             resources: resources(spec, &layout),
             spec: spec.clone(),
             layout,
             near,
             far,
-        })
+            ports: Ports::new(spec),
+        };
+        if fabric.resources() > MAX_RESOURCES {
+            return Err(SpecError(format!(
+                "{} resources of {} nodes: expected at most {MAX_RESOURCES}, so fewer nodes or more nodes below a leaf switch",
+                fabric.resources(),
+                spec.nodes
+            )));
+        }
+        Ok(fabric)
     }
 
     /// The machine that it was made from.
@@ -290,17 +311,48 @@ impl Fabric {
 
     /// Number of resources; ids are `0..resources()`.
     pub fn resources(&self) -> usize {
+        self.node_end() + self.ports.as_ref().map_or(0, |ports| ports.all.len())
+    }
+
+    /// Resources of all nodes: the first id of leaf switches' ports.
+    pub(super) fn node_end(&self) -> usize {
         self.nodes() * self.resources_per_node()
     }
 
-    /// Resources of one node; `id % resources_per_node()` is a resource's number within its node.
+    /// Ports of leaf switches that may be busier than every NIC below them; others change no plan.
+    pub(super) fn tight_ports(&self) -> Option<&Ports> {
+        self.ports.as_ref().filter(|ports| ports.binds)
+    }
+
+    /// Lanes that plans of rounds put over a resource at a time; `None` for any number.
+    ///
+    /// As many as it carries, but over a port of a leaf switch that lanes share no more than fill it at a NIC's rate: others
+    /// would only hold their NICs for longer. Of more ranks than are peeled any number, since packing does not look for lanes
+    /// that fit.
+    pub fn lanes_at_once(&self, id: u32) -> Option<u32> {
+        let port = (id as usize).checked_sub(self.node_end());
+        let whole = self.ranks() <= PEEL_RANKS || self.resource(id).slots().is_some();
+        match self.tight_ports().zip(port).filter(|_| whole) {
+            Some((ports, port)) => {
+                let inv = self.far.iter().flatten().map(|class| class.inv_fs).min();
+                Some(ports.lanes_at_once(port, inv.unwrap_or(1)))
+            }
+            None => self.resource(id).slots(),
+        }
+    }
+
+    /// Resources of one node; `id % resources_per_node()` is the number within its node of a resource of a node.
     pub fn resources_per_node(&self) -> usize {
         self.resources.len()
     }
 
     /// A resource by its id.
     pub fn resource(&self, id: u32) -> &Resource {
-        &self.resources[id as usize % self.resources.len()]
+        let id = id as usize;
+        match &self.ports {
+            Some(ports) if id >= self.node_end() => &ports.all[(id - self.node_end()) % ports.all.len()],
+            _ => &self.resources[id % self.resources.len()],
+        }
     }
 
     /// Resources of one node in the order of their numbers.
@@ -312,6 +364,9 @@ impl Fabric {
     pub fn resource_name(&self, id: u32) -> String {
         let Resource { kind, index, .. } = *self.resource(id);
         let node = id as usize / self.resources_per_node();
+        if let Some(ports) = self.ports.as_ref().filter(|_| node >= self.nodes()) {
+            return ports.name(id as usize - self.node_end());
+        }
         let sockets = self.layout.sockets;
         let what = match kind {
             ResourceKind::Egress => format!("egress of GPU {index}"),
@@ -325,6 +380,8 @@ impl Fabric {
             ),
             ResourceKind::Tx => format!("NIC {index} out"),
             ResourceKind::Rx => format!("NIC {index} in"),
+            ResourceKind::LeafUp => format!("leaf {index} up"),
+            ResourceKind::LeafDown => format!("leaf {index} down"),
         };
         if self.nodes() == 1 {
             what
@@ -352,6 +409,10 @@ impl Fabric {
     pub fn is_fluid(&self) -> bool {
         let between: &[Vec<Class>] = if self.nodes() > 1 { &self.far } else { &[] };
         let modes = self.spec.modes;
+        let slots = |ports: &Ports| ports.all.iter().any(|port| port.mode != Mode::Fluid);
+        if self.ports.as_ref().is_some_and(slots) {
+            return false;
+        }
         self.near.iter().chain(between).flatten().all(|class| {
             let mut mids = class.mids().map(|(number, _)| self.resources[usize::from(number)].mode);
             mids.all(|mode| mode == Mode::Fluid)
@@ -408,10 +469,14 @@ impl Fabric {
         }
         for &mid in class.raw_mids() {
             let node = if mid & AT_DESTINATION == 0 { source } else { destination };
-            path.push(self.id(node, mid & !AT_DESTINATION));
+            let id = self.id(node, mid & !AT_DESTINATION);
+            self.cross_spine(&mut path, id);
+            path.push(id);
         }
         if class.own_nics {
-            path.push(self.own_nic(to, true));
+            let id = self.own_nic(to, true);
+            self.cross_spine(&mut path, id);
+            path.push(id);
         }
         if class.ports {
             path.push(self.ingress(to));
@@ -419,7 +484,26 @@ impl Fabric {
         path
     }
 
-    /// All paths from one rank to another one, fastest first.
+    /// Adds what lies between the NIC that a path has come to and `next`, if that is a NIC's receiving side.
+    fn cross_spine(&self, path: &mut Path, next: u32) {
+        let (Some(ports), Some(&last)) = (&self.ports, path.resources().last()) else {
+            return;
+        };
+        let nic = |id: u32, base: u16| {
+            let (node, number) = (id as usize / self.resources.len(), id as usize % self.resources.len());
+            let nic = number.checked_sub(usize::from(base))?;
+            (nic < usize::from(self.layout.nics)).then_some((node, nic))
+        };
+        let tx = self.layout.tx_base();
+        let ends = nic(last, tx).zip(nic(next, tx + self.layout.nics));
+        if let Some((up, down)) = ends.and_then(|(from, to)| ports.between(from, to)) {
+            path.inv_fs = path.inv_fs.max(ports.slot_inv_fs);
+            path.push((self.node_end() + up) as u32);
+            path.push((self.node_end() + down) as u32);
+        }
+    }
+
+    /// All paths from one rank to another one, fastest first but for slots of leaf switches that are slower than a NIC.
     pub fn paths(&self, from: usize, to: usize) -> impl Iterator<Item = Path> + '_ {
         (0..self.path_count(from, to)).map(move |class| self.path(from, to, class))
     }
@@ -478,7 +562,7 @@ fn resources(spec: &TreeSpec, layout: &Layout) -> Vec<Resource> {
 }
 
 /// Several NICs that serve the same GPUs are one resource with more slots, or a faster one if it is fluid.
-fn together(mode: Mode, rate: u32, count: u8) -> (Mode, u32) {
+pub(super) fn together(mode: Mode, rate: u32, count: u8) -> (Mode, u32) {
     match (mode, count) {
         (_, 0 | 1) => (mode, rate),
         (Mode::Exclusive, _) => (Mode::Slots(count), rate),

@@ -9,6 +9,9 @@ use super::fabric::Fabric;
 pub(super) struct Net {
     pub ranks: usize,
     pub resources: usize,
+    /// Resources of one node; behind those of all nodes come ports of leaf switches, from this one on, if they matter.
+    pub per_node: usize,
+    pub leaf_ports: usize,
     /// First lane of each pair `from * ranks + to`, and the number of lanes.
     pub first: Vec<u32>,
     /// Pair of each lane, and its two ends.
@@ -24,14 +27,14 @@ pub(super) struct Net {
     stride: usize,
     /// How many of them are a lane's own.
     count: Vec<u8>,
-    /// Pairs between nodes have several paths: nodes touch each other's loads.
+    /// Pairs with several paths use more than their own node's resources: nodes touch each other's loads.
     pub coupled: bool,
     /// How much of a lane's time a resource is busy with it: all, or a part if it carries several; of the fastest lane
     /// where it is fluid.
     pub share: Vec<f32>,
     /// Time that a byte takes at a resource whatever the lane: of fluid resources, nanoseconds.
     pub own: Vec<f32>,
-    /// Lanes a resource carries at a time.
+    /// Lanes a resource carries at a time; a fluid one has a number only if it is a leaf switch's port, for plans of rounds.
     pub slots: Vec<u16>,
     /// Whether a resource is a rank's port, or stands for one: one lane at a time in a channel, even if it is fluid.
     pub port: Vec<bool>,
@@ -39,12 +42,14 @@ pub(super) struct Net {
     pub local: Vec<(u32, u32)>,
     /// Resources at the source's and at the destination's end of paths between nodes, where those paths are no pair's own.
     pub ends: Option<Ends>,
+    /// The same where pairs use ports of leaf switches besides: then ends do not say all.
+    pub leaf_ends: Option<Ends>,
     /// Time lost with each activation under a barrier, and with each hand-off, nanoseconds.
     pub alpha: f32,
     pub alpha_h: f32,
 }
 
-/// What all single paths between nodes have in common: resources that depend on one rank only.
+/// What all single paths between nodes have in common: resources that depend on one rank only, but for leaf switches' ports.
 #[derive(Clone, Debug)]
 pub(super) struct Ends {
     /// First destination and lane of each run of lanes of a source that lead to consecutive ranks of other nodes.
@@ -70,17 +75,30 @@ pub(super) const UNLIMITED: u16 = u16::MAX;
 impl Net {
     /// The tables of a fabric.
     pub fn new(fabric: &Fabric) -> Self {
-        let (ranks, resources) = (fabric.ranks(), fabric.resources());
+        let (ranks, leaf_ports) = (fabric.ranks(), fabric.node_end());
+        let resources = fabric.tight_ports().map_or(leaf_ports, |_| fabric.resources());
+        // Ports that never matter are left out here: plans are those of a machine without them.
+        let counted = |id: &&u32| (**id as usize) < resources;
         let pairs = || (0..ranks * ranks).filter(|pair| pair / ranks != pair % ranks);
         let paths = |pair: usize| fabric.paths(pair / ranks, pair % ranks);
         let node = |rank: usize| rank / fabric.ranks_per_node();
-        // Pairs of one pair of nodes are like those of any other.
-        let some = || pairs().filter(|pair| pair / ranks < fabric.ranks_per_node() && node(pair % ranks) < 2);
-        let stride = some().flat_map(paths).map(|path| path.resources().len()).max();
+        // Pairs of one pair of nodes are like those of any other, but for leaf switches: the last node is on another one.
+        let seen = |to: usize| node(to) < 2 || node(to) + 1 == fabric.nodes();
+        let some = || pairs().filter(|pair| pair / ranks < fabric.ranks_per_node() && seen(pair % ranks));
+        let stride = some()
+            .flat_map(paths)
+            .map(|path| path.resources().iter().filter(counted).count())
+            .max();
         let stride = stride.unwrap_or(1);
+        let beyond = |pair: usize| {
+            let mut ids = paths(pair).flat_map(|path| path.resources().to_vec());
+            node(pair % ranks) > 0 || ids.any(|id| (leaf_ports..resources).contains(&(id as usize)))
+        };
         let mut net = Self {
             ranks,
             resources,
+            per_node: fabric.resources_per_node(),
+            leaf_ports,
             first: Vec::with_capacity(ranks * ranks + 1),
             pair: Vec::new(),
             from: Vec::new(),
@@ -90,13 +108,14 @@ impl Net {
             padded: Vec::new(),
             stride,
             count: Vec::new(),
-            coupled: some().any(|pair| node(pair % ranks) > 0 && fabric.path_count(pair / ranks, pair % ranks) > 1),
+            coupled: some().any(|pair| fabric.path_count(pair / ranks, pair % ranks) > 1 && beyond(pair)),
             share: Vec::with_capacity(resources),
             own: Vec::with_capacity(resources),
             slots: Vec::with_capacity(resources),
             port: vec![false; resources],
             local: Vec::with_capacity(ranks),
             ends: None,
+            leaf_ends: None,
             alpha: fabric.alpha_ns() as f32,
             alpha_h: fabric.alpha_h_ns() as f32,
         };
@@ -110,7 +129,8 @@ impl Net {
             } else {
                 0.0
             });
-            net.slots.push(slots.map_or(UNLIMITED, |slots| slots as u16));
+            let lanes = fabric.lanes_at_once(id as u32);
+            net.slots.push(lanes.map_or(UNLIMITED, |lanes| lanes as u16));
         }
         for rank in 0..ranks {
             net.port[fabric.egress(rank) as usize] = true;
@@ -130,10 +150,11 @@ impl Net {
                 let inv = nanoseconds(path.inv_fs);
                 net.inv.push(inv);
                 net.rate.push(1.0 / inv);
-                let ids = path.resources();
-                let padding = std::iter::repeat_n(resources as u16, stride - ids.len());
-                net.padded.extend(ids.iter().map(|&id| id as u16).chain(padding));
-                net.count.push(ids.len() as u8);
+                let ids = path.resources().iter().filter(counted);
+                net.padded.extend(ids.map(|&id| id as u16));
+                let count = net.padded.len() - (net.inv.len() - 1) * stride;
+                net.padded.resize(net.inv.len() * stride, resources as u16);
+                net.count.push(count as u8);
             }
         }
         net.first.push(net.inv.len() as u32);
@@ -149,7 +170,8 @@ impl Net {
         // A path whose resources carry any number of lanes has ports all the same: its ends.
         for lane in 0..net.len() {
             let uses = lane * stride..lane * stride + usize::from(net.count[lane]);
-            let free = |r: &u16| net.slots[usize::from(*r)] == UNLIMITED && !net.port[usize::from(*r)];
+            let any = |r: usize| net.slots[r] == UNLIMITED || r >= leaf_ports;
+            let free = |r: &u16| any(usize::from(*r)) && !net.port[usize::from(*r)];
             if net.padded[uses.clone()].iter().all(free) {
                 for at in [uses.start, uses.end - 1] {
                     net.port[usize::from(net.padded[at])] = true;
@@ -162,19 +184,26 @@ impl Net {
             net.local.push((net.first[begin], net.first[begin + per_node]));
         }
         // Where resources fit one word, lanes are told apart by bits.
-        net.ends = if ranks > per_node && resources > WORD {
-            net.find_ends(per_node)
+        let ends = (ranks > per_node && resources > WORD).then(|| net.find_ends(per_node));
+        *if resources > leaf_ports {
+            &mut net.leaf_ends
         } else {
-            None
-        };
+            &mut net.ends
+        } = ends.flatten();
         net
+    }
+
+    /// The common ends of all paths between nodes, whether or not ports of leaf switches lie between.
+    pub fn any_ends(&self) -> Option<&Ends> {
+        self.ends.as_ref().or(self.leaf_ends.as_ref())
     }
 
     /// The common ends of all paths between nodes, if each pair has one path and its resources are known by its ends.
     fn find_ends(&self, per_node: usize) -> Option<Ends> {
         let n = self.ranks;
         let node = |rank: usize| rank / per_node;
-        let owner = |r: u16| usize::from(r) / (self.resources / (n / per_node));
+        let owner = |r: u16| usize::from(r) / self.per_node;
+        let is_leaf = |r: &&u16| usize::from(**r) >= self.leaf_ports;
         let (mut out, mut into) = (vec![Vec::new(); n], vec![Vec::new(); n]);
         for pair in (0..n * n).filter(|&pair| node(pair / n) != node(pair % n)) {
             let (from, to) = (pair / n, pair % n);
@@ -183,7 +212,7 @@ impl Net {
                 return None;
             }
             let (source, rest): (Vec<u16>, Vec<u16>) =
-                self.uses(lanes.start).iter().partition(|&&r| owner(r) == node(from));
+                (self.uses(lanes.start).iter().filter(|r| !is_leaf(r))).partition(|&&r| owner(r) == node(from));
             for (known, found) in [(&mut out[from], source), (&mut into[to], rest)] {
                 if known.is_empty() {
                     *known = found;
@@ -249,6 +278,16 @@ impl Net {
     pub fn is_local(&self, from: usize, lane: usize) -> bool {
         let (begin, end) = self.local[from];
         (begin as usize..end as usize).contains(&lane)
+    }
+
+    /// The ports of leaf switches that a lane uses.
+    pub fn leaf_uses(&self, lane: usize) -> &[u16] {
+        let uses = self.uses(lane);
+        let is_leaf = |r: &u16| usize::from(*r) >= self.leaf_ports;
+        // They stand together.
+        let begin = uses.iter().position(is_leaf).unwrap_or(uses.len());
+        let count = uses[begin..].iter().take_while(|r| is_leaf(r)).count();
+        &uses[begin..begin + count]
     }
 
     /// The resources of a lane.

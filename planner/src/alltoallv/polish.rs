@@ -66,6 +66,7 @@ impl Polish {
     pub fn run(&mut self, net: &Net, plan: &mut Plan, frozen: usize) {
         let fits = plan.len() <= self.most_activations && 2 * plan.lanes().len() <= self.most_entries;
         let plain = plan.lanes().iter().all(|lane| lane.turn == 0) && net.slots.iter().all(|&s| s == 1);
+        let plain = plain && net.own.iter().all(|&own| own <= 0.0);
         if !fits || !plain || plan.len() < 2 {
             return;
         }

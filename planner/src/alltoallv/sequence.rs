@@ -76,7 +76,7 @@ pub fn rotation(fabric: &Fabric) -> impl Iterator<Item = Vec<Lane>> + '_ {
                     let path = fabric.path(from, to, *class);
                     path.resources()
                         .iter()
-                        .all(|&id| fabric.resource(id).slots().is_none_or(|most| used[id as usize] < most))
+                        .all(|&id| fabric.lanes_at_once(id).is_none_or(|most| used[id as usize] < most))
                 };
                 let Some(class) = (0..fabric.path_count(from, to)).find(free) else {
                     return true;

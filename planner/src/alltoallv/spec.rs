@@ -35,6 +35,8 @@ pub struct TreeSpec {
     pub nic_beside_ports: bool,
     /// A GPU may use the NIC of the next switch of its socket, at either end.
     pub forward: bool,
+    /// What lies behind the NICs; none if everything there is as fast as they are.
+    pub network: Option<Network>,
     /// Time lost with each activation when all ranks wait for each other, nanoseconds.
     pub alpha_ns: u32,
     /// Time lost when a lane takes over a resource from another, nanoseconds.
@@ -96,6 +98,44 @@ pub struct Modes {
     pub cross: Mode,
     /// A NIC's sending and receiving side.
     pub nic: Mode,
+}
+
+/// Leaf switches behind the NICs, each with one bundle of uplinks to a spine that is as fast as all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// Which NICs a leaf serves.
+    pub leaves: Leaves,
+    /// Rate of a leaf's bundle, 10^6 bytes a second each way.
+    pub up: u32,
+    /// How lanes share a bundle; each of N slots has an Nth part of its rate.
+    pub mode: Mode,
+}
+
+/// NICs on one leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaves {
+    /// All NICs of so many nodes, at least 1.
+    Nodes(u32),
+    /// NIC k of each of so many nodes, at least 1, or of all nodes; NICs that serve the same GPUs stay together.
+    Rails(Option<u32>),
+}
+
+impl Network {
+    /// Nodes whose NICs share leaves.
+    pub(super) fn pod(&self) -> u32 {
+        match self.leaves {
+            Leaves::Nodes(nodes) => nodes,
+            Leaves::Rails(nodes) => nodes.unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Rate of what one lane gets of a bundle at most, 10^6 bytes a second.
+    pub(super) fn lane_rate(&self) -> u32 {
+        match self.mode {
+            Mode::Exclusive | Mode::Fluid => self.up,
+            Mode::Slots(slots) => (self.up / u32::from(slots.max(1))).max(1),
+        }
+    }
 }
 
 /// Pairs of one node that have direct peer access.
@@ -178,6 +218,7 @@ impl TreeSpec {
             nic_in_node: true,
             nic_beside_ports: false,
             forward: false,
+            network: None,
             alpha_ns: 2_000,
             alpha_h_ns: 1_000,
         }
@@ -219,6 +260,13 @@ impl TreeSpec {
     #[must_use]
     pub fn cluster(mut self, nodes: u32) -> Self {
         self.nodes = nodes;
+        self
+    }
+
+    /// The same behind leaf switches.
+    #[must_use]
+    pub fn behind(mut self, network: Network) -> Self {
+        self.network = Some(network);
         self
     }
 
@@ -270,6 +318,20 @@ impl TreeSpec {
                 return fail(format!(
                     "rate {name} is {rate} x 10^6 bytes a second: expected 1 to 100000000"
                 ));
+            }
+        }
+        if let Some(network) = self.network {
+            if network.pod() == 0 {
+                return fail("a leaf switch for no nodes: expected at least one".into());
+            }
+            if !(1..=1_000_000_000).contains(&network.up) {
+                return fail(format!(
+                    "rate from a leaf switch to the spine is {} x 10^6 bytes a second: expected 1 to 1000000000",
+                    network.up
+                ));
+            }
+            if network.mode == Mode::Slots(0) {
+                return fail("a leaf switch with no slots to the spine: expected at least one".into());
             }
         }
         let modes = self.modes;

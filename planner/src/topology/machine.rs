@@ -10,6 +10,7 @@
 //!     nic_in_node: true,
 //!     nic_beside_ports: false,
 //!     forward: false,
+//!     network: Leaves(nodes: 4, up_gb_per_s: 384.0, mode: Fluid),
 //!     alpha_ns: 2000,
 //!     alpha_handoff_ns: 1000,
 //!     profiles: [Profile(name: "moe-decode", demand: [..])],
@@ -24,7 +25,7 @@ use super::profiles::{profiles, use_of};
 use super::reader::{Fields, Reader};
 use super::tree::{Node, Shape};
 use crate::alltoallv::spec::{MAX_GROUPS, MAX_NODE_RANKS};
-use crate::alltoallv::{Fabric, Machine, Mode, Modes, Nics, Rates, Reach, Switch, TreeSpec};
+use crate::alltoallv::{Fabric, Leaves, Machine, Mode, Modes, Network, Nics, Rates, Reach, Switch, TreeSpec};
 
 const FIELDS: &[&str] = &[
     "nodes",
@@ -35,6 +36,7 @@ const FIELDS: &[&str] = &[
     "nic_in_node",
     "nic_beside_ports",
     "forward",
+    "network",
     "alpha_ns",
     "alpha_handoff_ns",
     "profiles",
@@ -70,6 +72,9 @@ pub(super) fn machine<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Option<Ma
     let nic_in_node = flag(reader, &fields, "nic_in_node", plain.nic_in_node);
     let nic_beside_ports = flag(reader, &fields, "nic_beside_ports", plain.nic_beside_ports);
     let forward = flag(reader, &fields, "forward", plain.forward);
+    let network = fields
+        .optional("network")
+        .map_or(Some(None), |node| network(reader, node).map(Some));
     let mut alpha = |name, default| match fields.optional(name) {
         None => Some(default),
         Some(node) => {
@@ -92,6 +97,7 @@ pub(super) fn machine<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Option<Ma
         nic_in_node: nic_in_node?,
         nic_beside_ports: nic_beside_ports?,
         forward: forward?,
+        network: network?,
         alpha_ns: alpha_ns?,
         alpha_h_ns: alpha_h_ns?,
     };
@@ -199,12 +205,7 @@ fn rates<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Option<Rates> {
     let mut rate = |name| {
         let node = reader.required(&fields, name)?;
         let gb_per_s = reader.link_gb_per_s(node)?;
-        // Kept to a megabyte a second.
-        let rate = (f64::from(gb_per_s) * 1000.0).round() as u32;
-        if rate == 0 {
-            reader.wrong(node, "10^9 bytes a second, at least 0.001");
-        }
-        (rate > 0).then_some(rate)
+        megabytes(reader, node, gb_per_s)
     };
     let [same_switch, same_socket, cross_socket, nic] = [
         rate("same_switch"),
@@ -220,12 +221,60 @@ fn rates<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Option<Rates> {
     })
 }
 
+/// A rate in 10^9 bytes a second, kept to a megabyte a second.
+fn megabytes<'a>(reader: &mut Reader<'a>, node: &Node<'a>, gb_per_s: f32) -> Option<u32> {
+    let rate = (f64::from(gb_per_s) * 1000.0).round() as u32;
+    if rate == 0 {
+        reader.wrong(node, "10^9 bytes a second, at least 0.001");
+    }
+    (rate > 0).then_some(rate)
+}
+
+fn network<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Option<Network> {
+    let rails = match node.name {
+        Some("Leaves") => false,
+        Some("Rails") => true,
+        _ => {
+            reader.wrong(node, "`Leaves(nodes: .., up_gb_per_s: ..)` or `Rails(up_gb_per_s: ..)`");
+            return None;
+        }
+    };
+    let what = if rails { "`Rails`" } else { "`Leaves`" };
+    let fields = reader.fields(node, what, &["nodes", "up_gb_per_s", "mode"])?;
+    let nodes = if rails {
+        fields.optional("nodes").map(Some)
+    } else {
+        reader.required(&fields, "nodes").map(Some)
+    };
+    let nodes = nodes.flatten().map(|node| {
+        let nodes = reader.whole(node, "nodes below one leaf switch", 1, MAX_NODES)?;
+        u32::try_from(nodes).ok()
+    });
+    let up = reader.required(&fields, "up_gb_per_s").and_then(|node| {
+        let gb_per_s = reader.resource_gb_per_s(node)?;
+        megabytes(reader, node, gb_per_s)
+    });
+    let mode = fields
+        .optional("mode")
+        .map_or(Some(Mode::Fluid), |node| mode(reader, node, i64::from(u8::MAX)));
+    let leaves = match (rails, nodes) {
+        (true, None) => Leaves::Rails(None),
+        (true, Some(nodes)) => Leaves::Rails(Some(nodes?)),
+        (false, nodes) => Leaves::Nodes(nodes??),
+    };
+    Some(Network {
+        leaves,
+        up: up?,
+        mode: mode?,
+    })
+}
+
 fn modes<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Option<Modes> {
     let fields = reader.fields(node, "`modes`", &["port", "trunk", "cross", "nic"])?;
     let mut mode = |name| {
         fields
             .optional(name)
-            .map_or(Some(Mode::Exclusive), |node| mode(reader, node))
+            .map_or(Some(Mode::Exclusive), |node| mode(reader, node, MAX_NODE_RANKS as i64))
     };
     let [port, trunk, cross, nic] = [mode("port"), mode("trunk"), mode("cross"), mode("nic")];
     Some(Modes {
@@ -236,12 +285,12 @@ fn modes<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Option<Modes> {
     })
 }
 
-fn mode<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Option<Mode> {
+fn mode<'a>(reader: &mut Reader<'a>, node: &Node<'a>, most: i64) -> Option<Mode> {
     match (node.name, &node.shape) {
         (Some("Exclusive"), Shape::Word) => Some(Mode::Exclusive),
         (Some("Fluid"), Shape::Word) => Some(Mode::Fluid),
         (Some("Slots"), Shape::Items(items)) if items.len() == 1 => {
-            let slots = reader.whole(&items[0], "slots", 1, MAX_NODE_RANKS as i64)?;
+            let slots = reader.whole(&items[0], "slots", 1, most)?;
             u8::try_from(slots).ok().map(Mode::Slots)
         }
         _ => {
@@ -323,7 +372,19 @@ pub(super) fn print(machine: &Machine) -> String {
         format!("alpha_ns: {}", spec.alpha_ns),
         format!("alpha_handoff_ns: {}", spec.alpha_h_ns),
     ];
-    for line in lines {
+    let network = spec.network.map(|network| {
+        let leaves = match network.leaves {
+            Leaves::Nodes(nodes) => format!("Leaves(nodes: {nodes}, "),
+            Leaves::Rails(Some(nodes)) => format!("Rails(nodes: {nodes}, "),
+            Leaves::Rails(None) => "Rails(".to_owned(),
+        };
+        format!(
+            "network: {leaves}up_gb_per_s: {}, mode: {})",
+            rate(network.up),
+            mode(network.mode)
+        )
+    });
+    for line in lines.into_iter().chain(network) {
         let _ = writeln!(out, "        {line},");
     }
     if !machine.profiles.is_empty() {

@@ -22,6 +22,10 @@ pub(super) fn shifted(fabric: &Fabric, demand: &Demand, adaptive: bool) -> Traff
         let mut load = vec![0.0; fabric.resources()];
         for (bytes, from, to) in pairs {
             let classes = if adaptive { fabric.path_count(from, to) } else { 1 };
+            let hold = |r: u32, inv_fs: u32| {
+                let resource = fabric.resource(r);
+                f64::from(resource.hold_fs(inv_fs)) / f64::from(resource.slots().unwrap_or(1))
+            };
             // The path whose busiest resource is done first.
             let done = |class: usize| {
                 let path = fabric.path(from, to, class);
@@ -32,7 +36,7 @@ pub(super) fn shifted(fabric: &Fabric, demand: &Demand, adaptive: bool) -> Traff
             let path = fabric.path(from, to, class);
             path.resources()
                 .iter()
-                .for_each(|&r| load[r as usize] += bytes as f64 * f64::from(path.inv_fs));
+                .for_each(|&r| load[r as usize] += bytes as f64 * hold(r, path.inv_fs));
             let id = traffic.send(fabric, from, to, class, bytes as f64, 0.0);
             traffic.flows[id as usize].after.extend(gate);
             if gate.is_none() {

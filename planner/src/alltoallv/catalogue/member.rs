@@ -20,6 +20,8 @@ pub enum Outsider {
     Lane(usize),
     /// A rank's port carries more lanes than fit.
     Port(usize),
+    /// A leaf switch's port does: its id.
+    Leaf(u32),
     /// The lanes of this node are together in no family.
     Node(usize),
 }
@@ -30,6 +32,10 @@ impl fmt::Display for Outsider {
             Self::Nodes(n) => write!(f, "the catalogue has no families for {n} nodes"),
             Self::Lane(i) => write!(f, "lane {i} is none of the machine"),
             Self::Port(rank) => write!(f, "rank {rank} has more lanes than its ports carry"),
+            Self::Leaf(id) => write!(
+                f,
+                "resource {id}, a port of a leaf switch, has more lanes than it carries"
+            ),
             Self::Node(node) => write!(f, "the lanes of node {node} are in no family"),
         }
     }
@@ -47,6 +53,7 @@ impl Catalogue {
         let template = &part.template;
         let mut nodes: BTreeMap<usize, Vec<u8>> = BTreeMap::new();
         let mut ports: BTreeMap<u32, (u32, usize)> = BTreeMap::new();
+        let mut leaves: BTreeMap<u32, u32> = BTreeMap::new();
         for (i, &Lane { from, to, class }) in lanes.iter().enumerate() {
             let (from, to, class) = (from as usize, to as usize, usize::from(class));
             if from == to || from.max(to) >= fabric.ranks() || class >= fabric.path_count(from, to) {
@@ -54,6 +61,11 @@ impl Catalogue {
             }
             for (id, rank) in [(fabric.egress(from), from), (fabric.ingress(to), to)] {
                 ports.entry(id).or_insert((0, rank)).0 += 1;
+            }
+            for &id in fabric.path(from, to, class).resources() {
+                if id as usize >= fabric.node_end() {
+                    *leaves.entry(id).or_insert(0) += 1;
+                }
             }
             let (source, target) = (fabric.group(fabric.group_of(from)), fabric.group(fabric.group_of(to)));
             let path = &fabric.classes(fabric.group_of(from), fabric.group_of(to))[class];
@@ -77,6 +89,11 @@ impl Catalogue {
         for (&id, &(lanes, rank)) in &ports {
             if fabric.resource(id).slots().is_some_and(|most| lanes > most) {
                 return Err(Outsider::Port(rank));
+            }
+        }
+        for (&id, &lanes) in &leaves {
+            if fabric.resource(id).slots().is_some_and(|most| lanes > most) {
+                return Err(Outsider::Leaf(id));
             }
         }
         for (&node, counts) in &nodes {

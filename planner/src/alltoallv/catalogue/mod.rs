@@ -260,13 +260,19 @@ pub fn layout_hash(spec: &TreeSpec) -> u64 {
         "{:?}{:?}{:?}{}{}{}",
         spec.sockets, spec.modes, spec.reach, spec.nic_in_node, spec.nic_beside_ports, spec.forward
     );
-    fnv(text.as_bytes())
+    // What lies behind the NICs changes no family, but which of them fit together.
+    let network = spec
+        .network
+        .map(|network| format!("{:?}{:?}", network.leaves, network.mode));
+    fnv((text + &network.unwrap_or_default()).as_bytes())
 }
 
 fn rates_hash(spec: &TreeSpec) -> u64 {
     let rates = spec.rates;
     let all = [rates.same_switch, rates.same_socket, rates.cross_socket, rates.nic];
-    fnv(&all.map(u32::to_le_bytes).concat())
+    let network = spec.network.map(|network| network.up);
+    let all: Vec<u8> = all.into_iter().chain(network).flat_map(u32::to_le_bytes).collect();
+    fnv(&all)
 }
 
 /// FNV-1a, 64 bits.

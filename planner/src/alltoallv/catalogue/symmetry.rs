@@ -166,7 +166,9 @@ pub(super) fn image(fabric: &Fabric, template: &Template, groups: &[u8]) -> Opti
                 };
                 side(usize::from(from.index) / sockets)? * sockets + side(usize::from(from.index) % sockets)?
             }
-            ResourceKind::Egress | ResourceKind::Ingress => return None,
+            ResourceKind::Egress | ResourceKind::Ingress | ResourceKind::LeafUp | ResourceKind::LeafDown => {
+                return None;
+            }
             _ => usize::from(*groups.get(usize::from(from.index))?),
         };
         let same = numbers

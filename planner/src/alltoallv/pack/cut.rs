@@ -22,7 +22,7 @@ impl Pack {
         self.piece_times.clear();
         self.cuts = 0;
         // With fans only pairs of a node are left to cut one by one.
-        let around = fans.and(net.ends.as_ref()).map_or(net.ranks, |ends| ends.per_node);
+        let around = fans.and(net.any_ends()).map_or(net.ranks, |ends| ends.per_node);
         self.cut_pairs(net, work, around);
         let many = match fans {
             Some(fans) => {
@@ -80,7 +80,7 @@ impl Pack {
     /// Times of a fan for each rank and each group of another node, by groups on and then by rank.
     fn cut_fans(&mut self, net: &Net, fans: &Fans, rem: &[u64]) {
         let (n, groups) = (net.ranks, fans.groups.len());
-        let Some(ends) = &net.ends else { return };
+        let Some(ends) = net.any_ends() else { return };
         for first in (0..n).step_by(TILE) {
             let last = n.min(first + TILE);
             self.tile.fill(0.0);

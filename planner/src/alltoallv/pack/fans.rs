@@ -71,7 +71,8 @@ impl Rows {
             rows.at_port.iter_mut().for_each(Vec::clear);
         }
         // Behind those of fans: seldom looked at.
-        for r in 0..net.resources {
+        // Ports of leaf switches have none: what they carry is seen to later.
+        for r in 0..net.leaf_ports {
             if rows.of[r].is_none() && (net.port[r] || net.slots[r] != UNLIMITED) {
                 rows.of[r] = Some(rows.next());
             }
@@ -123,7 +124,7 @@ impl Rows {
     }
 
     fn fans(&mut self, net: &Net, groups: &[(usize, usize)]) -> Option<Fans> {
-        let ends = net.ends.as_ref()?;
+        let ends = net.any_ends()?;
         let is_port = |r: &u16| net.port[usize::from(*r)];
         let shared = |of: &[u16]| -> Vec<u16> { of.iter().copied().filter(|r| !is_port(r)).collect() };
         let mut group = vec![0; net.ranks];

@@ -10,7 +10,7 @@ use crate::alltoallv::net::{Ends, Net};
 impl Peel {
     /// Takes a demand and plans its paths; for up to `PEEL_MOST` ranks.
     pub fn begin(&mut self, net: &Net, demand: &Demand, effort: Effort) {
-        self.plan_paths(net, demand.bytes(), effort);
+        self.balance_paths(net, demand.bytes(), effort, net.ends.as_ref());
         self.find_quick(net);
         // Of sending ports it is found when their lanes are weighed.
         self.heaviest.fill(f32::INFINITY);
@@ -46,14 +46,19 @@ impl Peel {
 
     /// Plans the paths of a demand: shares of lanes, loads, and the unit of durations.
     pub fn plan_paths(&mut self, net: &Net, bytes: &[u64], effort: Effort) {
+        self.balance_paths(net, bytes, effort, net.any_ends());
+    }
+
+    /// The same; with `ends`, pairs between nodes are loads alone.
+    fn balance_paths(&mut self, net: &Net, bytes: &[u64], effort: Effort, ends: Option<&Ends>) {
         self.effort = effort;
         self.steps = 0;
         self.next_node = 0;
-        self.find_active(net, bytes);
+        self.find_active(net, bytes, ends);
         self.find_live(bytes);
         self.base.fill(0.0);
         self.degrees.fill(0);
-        if let Some(ends) = &net.ends {
+        if let Some(ends) = ends {
             self.load_far(net, ends, bytes);
         }
         for &pair in &self.active {
@@ -74,10 +79,10 @@ impl Peel {
     }
 
     /// Pairs with something to send, but for those whose ends say all about them; their first paths take everything.
-    fn find_active(&mut self, net: &Net, bytes: &[u64]) {
+    fn find_active(&mut self, net: &Net, bytes: &[u64], ends: Option<&Ends>) {
         self.active.clear();
-        let (n, nodes) = (net.ranks, self.tops.len());
-        let around = if net.ends.is_some() { n / nodes } else { n };
+        let n = net.ranks;
+        let around = ends.map_or(n, |ends| ends.per_node);
         for from in 0..n {
             let first = from * n + from / around * around;
             let row = bytes[first..first + around].iter().enumerate();
@@ -140,6 +145,36 @@ impl Peel {
                 self.base[usize::from(r)] += sum * ends.hold[usize::from(r)];
             }
         }
+        if net.resources > net.leaf_ports {
+            self.load_leaves(net, ends, bytes);
+        }
+    }
+
+    /// Loads of leaf switches' ports: sums of consecutive receivers, so that small figures meet small ones.
+    fn load_leaves(&mut self, net: &Net, ends: &Ends, bytes: &[u64]) {
+        for (from, runs) in ends.runs.iter().enumerate() {
+            for &(to, lane, count) in runs {
+                let (mut ports, mut sums) = (&[][..], [0.0f32; 2]);
+                for k in 0..count as usize {
+                    let bytes = bytes[from * net.ranks + to as usize + k];
+                    let uses = net.leaf_uses(lane as usize + k);
+                    if uses != ports {
+                        self.add_loads(ports, &sums);
+                        (ports, sums) = (uses, [0.0; 2]);
+                    }
+                    for (sum, &r) in sums.iter_mut().zip(uses) {
+                        *sum += bytes as f32 * net.hold(lane as usize + k, r);
+                    }
+                }
+                self.add_loads(ports, &sums);
+            }
+        }
+    }
+
+    fn add_loads(&mut self, ports: &[u16], sums: &[f32]) {
+        for (&r, sum) in ports.iter().zip(sums) {
+            self.base[usize::from(r)] += sum;
+        }
     }
 
     /// Loads from the path plan, from scratch.
@@ -155,13 +190,14 @@ impl Peel {
                 }
             }
         }
-        self.find_tops();
+        self.find_tops(net);
     }
 
     /// The largest load of each node, and of all.
-    pub(super) fn find_tops(&mut self) {
-        let per_node = self.load.len() / self.tops.len().max(1);
-        for (top, load) in self.tops.iter_mut().zip(self.load.chunks(per_node.max(1))) {
+    pub(super) fn find_tops(&mut self, net: &Net) {
+        let (nodes, leaves) = self.load.split_at(net.leaf_ports);
+        let loads = nodes.chunks(net.per_node.max(1)).chain(std::iter::once(leaves));
+        for (top, load) in self.tops.iter_mut().zip(loads) {
             *top = largest(load);
         }
         self.most = largest(&self.tops);

@@ -66,7 +66,7 @@ pub(super) struct Peel {
     /// Load of each resource when the path plan is kept, nanoseconds; that part of it that no choice of paths changes.
     load: Vec<f32>,
     base: Vec<f32>,
-    /// The largest load of each node.
+    /// The largest load of each node, and of what is no node's.
     tops: Vec<f32>,
     /// Load over the largest to the power 32 while sweeping, what a nanosecond on each resource is worth else; and a zero.
     price: Vec<f32>,
@@ -156,6 +156,8 @@ impl Peel {
         } else {
             Vec::new()
         };
+        // Where nothing is peeled, ends say enough of pairs between nodes whatever lies between.
+        let by_ends = net.ends.is_some() || (!peeled && net.leaf_ends.is_some());
         let mut is_egress = vec![false; resources];
         (0..n).for_each(|rank| is_egress[egress(rank) as usize] = true);
         let senders = (0..resources)
@@ -169,9 +171,11 @@ impl Peel {
             rem: vec![0; pairs],
             whole: vec![0; pairs],
             rest: vec![0.0; lanes],
-            active: Vec::with_capacity(n * if net.ends.is_some() { per_node } else { n }),
+            active: Vec::with_capacity(n * if by_ends { per_node } else { n }),
             local_left: vec![0; nodes],
-            node: (0..resources).map(|r| (r * nodes / resources) as u16).collect(),
+            node: (0..resources)
+                .map(|r| (r / net.per_node).min(nodes - 1) as u16)
+                .collect(),
             far_left: 0,
             far,
             live: Vec::with_capacity(several.len()),
@@ -183,7 +187,7 @@ impl Peel {
             share: vec![0.0; net.len()],
             load: vec![0.0; resources],
             base: vec![0.0; resources],
-            tops: vec![0.0; nodes],
+            tops: vec![0.0; nodes + 1],
             price: vec![0.0; resources + 1],
             curve: vec![0.0; resources + 1],
             bends: (0..resources)

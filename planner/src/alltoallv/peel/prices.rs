@@ -12,7 +12,7 @@ const TURNS: usize = 4;
 impl Peel {
     /// Prices, and resources in order of load.
     pub(super) fn rank(&mut self, net: &Net) {
-        self.find_tops();
+        self.find_tops(net);
         let scale = 1.0 / self.most.max(f32::MIN_POSITIVE);
         for ((&load, price), (high, share)) in
             (self.load.iter().zip(&mut self.price)).zip(self.high.iter_mut().zip(&net.share))

@@ -51,7 +51,7 @@ impl Peel {
 
     /// Goes through the pairs of an eighth of the nodes.
     pub(super) fn sweep_some(&mut self, net: &Net) {
-        self.find_tops();
+        self.find_tops(net);
         let nodes = self.live_ends.len();
         for _ in 0..nodes.div_ceil(8) {
             let node = self.next_node;
@@ -75,11 +75,10 @@ impl Peel {
         let scale = 1.0 / self.most;
         let least = LEAST * self.most;
         // Paths of a node's pairs use what is the node's own, unless pairs between nodes may choose as well.
-        let nodes = self.tops.len();
         let own = if net.coupled {
             0..net.resources
         } else {
-            node * net.resources / nodes..(node + 1) * net.resources / nodes
+            node * net.per_node..(node + 1) * net.per_node
         };
         let figures = self.load[own.clone()].iter().zip(&net.share[own.clone()]);
         let curves = self.curve[own.clone()].iter_mut().zip(&self.bends[own.clone()]);
@@ -98,7 +97,7 @@ impl Peel {
             }
         }
         if net.coupled {
-            self.find_tops();
+            self.find_tops(net);
         } else {
             self.tops[node] = largest(&self.load[own]);
         }

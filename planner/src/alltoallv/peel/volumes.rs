@@ -111,6 +111,7 @@ impl Peel {
                 add(net.uses(other), &over);
             }
         }
+        lengthen(net, served, &mut longest);
         (self.raised(net, served), longest)
     }
 
@@ -151,6 +152,7 @@ impl Peel {
                 (0..MANY).for_each(|k| served[s][k] += over[k]);
             }
         }
+        lengthen(net, &served, &mut longest);
         (self.raised(net, &served), longest)
     }
 
@@ -182,6 +184,16 @@ impl Peel {
             }
         }
         tried
+    }
+}
+
+/// Lanes that share a leaf switch's port take as long as it is busy.
+#[inline]
+fn lengthen<const MANY: usize>(net: &Net, served: &[[f32; MANY]], longest: &mut [f32; MANY]) {
+    for r in (net.leaf_ports..net.resources).filter(|&r| net.own[r] > 0.0) {
+        for (longest, served) in longest.iter_mut().zip(&served[r]) {
+            *longest = larger(*longest, served * net.share[r]);
+        }
     }
 }
 

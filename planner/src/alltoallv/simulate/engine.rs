@@ -77,7 +77,7 @@ impl<'a> Engine<'a> {
             }
         }
         let resources = fabric.resources();
-        let fluid = fabric.node_resources().iter().any(|r| r.mode == Mode::Fluid);
+        let fluid = (0..resources as u32).any(|id| fabric.resource(id).mode == Mode::Fluid);
         let capacity = (0..resources as u32).map(|id| {
             let resource = fabric.resource(id);
             f64::from(resource.slots().unwrap_or(1)) * 1e6 / f64::from(resource.inv_fs)
@@ -222,7 +222,7 @@ impl<'a> Engine<'a> {
                 let part = if self.shares {
                     rate / self.capacity[r as usize]
                 } else {
-                    1.0
+                    1.0 / f64::from(self.fabric.resource(r).slots().unwrap_or(1))
                 };
                 for step in first..=last {
                     let from = begin.max(step as f64 * usage.step_ns);

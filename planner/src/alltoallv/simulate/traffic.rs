@@ -2,7 +2,8 @@
 //!
 //! It holds what is sent, never when. Start at [`Traffic`].
 
-use crate::alltoallv::fabric::Fabric;
+use crate::alltoallv::fabric::{Fabric, ResourceKind};
+use crate::alltoallv::net::{Net, UNLIMITED};
 use crate::alltoallv::plan::Plan;
 
 /// Bytes on one path.
@@ -56,10 +57,10 @@ impl Traffic {
     /// `rounds` is false for a plan in which everything runs at once.
     pub fn of_plan(fabric: &Fabric, plan: &Plan, rounds: bool) -> Self {
         let mut traffic = Self::default();
-        let mut last: Vec<Option<u32>> = vec![None; fabric.resources()];
+        let mut last: Vec<Vec<u32>> = at_once(fabric).into_iter().map(|lanes| vec![u32::MAX; lanes]).collect();
+        let mut count = vec![0usize; last.len()];
         let alpha = f64::from(fabric.alpha_h_ns());
         for lanes in plan.activations() {
-            let begin = traffic.flows.len();
             for lane in lanes {
                 let (from, to) = (usize::from(lane.from), usize::from(lane.to));
                 let delay = if lane.turn == 0 { alpha } else { 0.0 };
@@ -68,17 +69,43 @@ impl Traffic {
                     continue;
                 }
                 let flow = &mut traffic.flows[id as usize];
-                for &r in &flow.uses {
-                    // A fan's lanes follow each other; lanes of slots that begin together do not.
-                    let before = last[r as usize];
-                    flow.after
-                        .extend(before.filter(|&b| (b as usize) < begin || lane.turn > 0));
+                for r in flow.uses.iter().map(|&r| r as usize) {
+                    if last[r].is_empty() {
+                        continue;
+                    }
+                    // A fan's lanes follow each other in one slot.
+                    count[r] += usize::from(lane.turn == 0);
+                    let slot = count[r].saturating_sub(1) % last[r].len();
+                    let before = std::mem::replace(&mut last[r][slot], id);
+                    flow.after.extend(Some(before).filter(|&before| before != u32::MAX));
                 }
                 flow.after.sort_unstable();
                 flow.after.dedup();
-                flow.uses.iter().for_each(|&r| last[r as usize] = Some(id));
             }
         }
         traffic
     }
+}
+
+/// Lanes that take turns at each resource in rounds: as many as it carries at a time; none where nobody waits.
+fn at_once(fabric: &Fabric) -> Vec<usize> {
+    let all = 0..fabric.resources();
+    let of = |r: usize| {
+        let resource = fabric.resource(r as u32);
+        let port = matches!(resource.kind, ResourceKind::Egress | ResourceKind::Ingress);
+        if port { Some(1) } else { resource.slots() }
+    };
+    // Where all is limited it is known without the tables of all lanes.
+    if fabric.node_end() == fabric.resources()
+        && let Some(lanes) = all.clone().map(|r| of(r).map(|lanes| lanes as usize)).collect()
+    {
+        return lanes;
+    }
+    let net = Net::new(fabric);
+    let lanes = |r: usize| match net.slots.get(r) {
+        Some(_) if net.port[r] => 1,
+        Some(&UNLIMITED) | None => 0,
+        Some(&slots) => usize::from(slots),
+    };
+    all.map(lanes).collect()
 }

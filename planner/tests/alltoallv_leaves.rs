@@ -284,12 +284,9 @@ fn fans_keep_to_the_slots_of_leaves_and_count_what_shared_ones_carry() {
                         bytes[id as usize] += lane.bytes as f64;
                     }
                 }
-                for id in nodes..fabric.resources() {
+                for (id, &used) in used.iter().enumerate().skip(nodes) {
                     let most = fabric.resource(id as u32).slots();
-                    assert!(
-                        most.is_none_or(|most| used[id] <= most),
-                        "{machine}, {name}, resource {id}"
-                    );
+                    assert!(most.is_none_or(|most| used <= most), "{machine}, {name}, resource {id}");
                 }
             }
             let predicted = planner.predict();

@@ -5,7 +5,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use topoforge_planner::alltoallv::{
-    Catalogue, Demand, Effort, Fabric, Kind, Leaves, Machine, Mode, Network, Planner, Profile, Selector, Sequences, Strategy, TreeSpec, base,
+    Catalogue, Demand, Effort, Fabric, Kind, Leaves, Machine, Mode, Network, Planner, Profile, Selector, Sequences,
+    Strategy, TreeSpec, base,
 };
 
 struct Counting;

@@ -2,8 +2,8 @@
 
 use topoforge_planner::alltoallv::simulate::Traffic;
 use topoforge_planner::alltoallv::{
-    Catalogue, Chunk, Demand, Effort, Fabric, FamilyFault, Kind, Leaves, Mode, Network, Nics, Plan, Planner, Refused, Selector,
-    Strategy, TreeSpec, sequence,
+    Catalogue, Chunk, Demand, Effort, Fabric, FamilyFault, Kind, Leaves, Mode, Network, Nics, Plan, Planner, Refused,
+    Selector, Strategy, TreeSpec, sequence,
 };
 
 fn planner(spec: &TreeSpec) -> Planner {

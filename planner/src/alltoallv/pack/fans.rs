@@ -35,7 +35,7 @@ pub(super) struct Fans {
 pub(super) struct End {
     /// What no two lanes use at once; the last one fills the rest.
     pub shared: [u16; SHARED],
-    /// What fans mark, and what other lanes at its ports mark.
+    /// Marks of fans, and of other lanes at its ports.
     pub fans: u16,
     pub others: u16,
 }
@@ -48,6 +48,8 @@ pub(super) struct Rows {
     /// Ends of fans at each port: the rows to look at, and those to mark.
     at_port: Vec<Vec<(u16, u16)>>,
     pub count: usize,
+    /// How many marks.
+    pub marks: usize,
     /// Rows of lanes within a node: those to find a round by, to look at besides, and to mark besides.
     known: Vec<u16>,
     ends: Vec<[u32; 3]>,
@@ -62,6 +64,7 @@ impl Rows {
             of: vec![None; net.resources],
             at_port: vec![Vec::new(); net.resources],
             count: 0,
+            marks: 0,
             known: Vec::new(),
             ends: Vec::new(),
             begins: Vec::new(),
@@ -176,7 +179,8 @@ impl Rows {
 
     /// An end's rows; its shared resources have theirs.
     fn end(&mut self, (shared, ports): &(Vec<u16>, Vec<u16>)) -> End {
-        let (fans, others) = (self.next(), self.next());
+        let (fans, others) = (self.marks as u16, self.marks as u16 + 1);
+        self.marks += 2;
         for &r in ports {
             self.at_port[usize::from(r)].push((fans, others));
         }

@@ -67,7 +67,7 @@ impl Pack {
         let n = net.ranks;
         let chunks = Self::most_chunks(net);
         let (rows, fans) = Rows::new(net, groups);
-        let rounds = Rounds::new(rows.count, 8 * n + 64);
+        let rounds = Rounds::new(rows.count, rows.marks, 8 * n + 64);
         let some = fans.is_some();
         Self {
             pieces: Vec::with_capacity(chunks),

@@ -1,7 +1,7 @@
 //! Which rounds each row is taken in, as bits, and the first round in which several are free at once.
 //!
-//! A row is a resource, or a part of what a resource does; [`super::rows`] says which. It knows nothing of bytes. Start at
-//! [`Rounds::place`].
+//! A row is a resource, or a part of what a resource does; [`super::fans`] says which. Marks are rows that no round is found
+//! by: only one word of them is looked at. It knows nothing of bytes. Start at [`Rounds::place`].
 
 /// No round.
 pub(super) const LATE: u16 = u16::MAX;
@@ -22,6 +22,9 @@ const FREE: Row = Row([0; BLOCK]);
 pub(super) struct Rounds {
     busy: Vec<Row>,
     rows: usize,
+    /// Rounds by mark: a word of all marks after the other.
+    marks: Vec<u64>,
+    many: usize,
     blocks: usize,
     /// First word of each row that is not full.
     open: Vec<u16>,
@@ -32,12 +35,14 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
-    /// Room for at least so many rounds, fewer than `LATE`.
-    pub fn new(rows: usize, rounds: usize) -> Self {
+    /// Room for so many rows and marks, and at least so many rounds, fewer than `LATE`.
+    pub fn new(rows: usize, marks: usize, rounds: usize) -> Self {
         let blocks = rounds.div_ceil(ROUNDS).min(usize::from(LATE) / ROUNDS);
         Self {
             busy: vec![FREE; blocks * rows],
             rows,
+            marks: vec![0; BLOCK * blocks * marks],
+            many: marks,
             blocks,
             open: vec![0; rows],
             used: blocks,
@@ -53,13 +58,13 @@ impl Rounds {
     /// Nothing is taken.
     pub fn clear(&mut self) {
         self.busy[..self.used * self.rows].fill(FREE);
+        self.marks[..BLOCK * self.used * self.many].fill(0);
         self.open.fill(0);
         self.used = 0;
     }
 
-    /// Takes the first round in which all of `scan` and `also` are free, for all of `scan` and `mark`; `LATE` if there is none.
-    ///
-    /// It is found by `scan`, so those that are seldom taken belong into `also`.
+    /// Takes the first round in which all of the rows `scan` and the marks `also` are free, for all of `scan` and the marks
+    /// `mark`; `LATE` if there is none.
     #[inline(always)]
     pub fn place(&mut self, scan: &[u16], also: &[u16], mark: &[u16]) -> u16 {
         let mut word = scan
@@ -73,16 +78,17 @@ impl Rounds {
                 if taken == u64::MAX {
                     continue;
                 }
-                for &r in also {
-                    taken |= busy[usize::from(r)].0[k];
+                let word = BLOCK * block + k;
+                let marks = &mut self.marks[word * self.many..(word + 1) * self.many];
+                for &m in also {
+                    taken |= marks[usize::from(m)];
                 }
                 if taken == u64::MAX {
                     continue;
                 }
                 let bit = (!taken).trailing_zeros();
-                let word = BLOCK * block + k;
-                for &r in mark {
-                    busy[usize::from(r)].0[k] |= 1 << bit;
+                for &m in mark {
+                    marks[usize::from(m)] |= 1 << bit;
                 }
                 for &r in scan {
                     let row = &mut busy[usize::from(r)].0[k];
@@ -125,31 +131,35 @@ mod tests {
 
     #[test]
     fn the_first_round_with_room_for_all_is_taken() {
-        let mut rounds = Rounds::new(3, 600);
+        let mut rounds = Rounds::new(3, 2, 600);
         let last = rounds.count() as u16;
         assert_eq!(last, 1024);
-        let pair = |rounds: &mut Rounds, ids: [u16; 2]| rounds.place(&ids, &[], &[]);
-        let one = |rounds: &mut Rounds, id: u16| rounds.place(&[id], &[], &[]);
-        assert_eq!([[0, 1], [0, 2], [1, 2]].map(|ids| pair(&mut rounds, ids)), [0, 1, 2]);
-        assert_eq!([1, 2].map(|id| one(&mut rounds, id)), [1, 0]);
-        // Looked at, not taken; taken, not looked at.
-        assert_eq!(rounds.place(&[0], &[1, 2], &[0, 0]), 3);
-        assert_eq!(rounds.place(&[1], &[1], &[2]), 3);
+        let all = |rounds: &mut Rounds, ids: &[u16]| rounds.place(ids, &[], &[]);
+        assert_eq!(
+            [&[0, 1][..], &[0, 2], &[1, 2], &[1], &[2]].map(|ids| all(&mut rounds, ids)),
+            [0, 1, 2, 1, 0]
+        );
+        // Marked, then looked at.
+        assert_eq!(rounds.place(&[0], &[0, 1], &[1]), 2);
+        assert_eq!(rounds.place(&[0], &[1], &[]), 3);
+        assert_eq!(rounds.place(&[1], &[1], &[0]), 3);
         for round in 4..last {
-            assert_eq!(pair(&mut rounds, [1, 2]), round);
+            assert_eq!(all(&mut rounds, &[1, 2]), round);
         }
-        assert_eq!([1, 0].map(|id| one(&mut rounds, id)), [LATE, 2]);
-        assert_eq!(rounds.place(&[0], &[2], &[2]), LATE);
+        assert_eq!([all(&mut rounds, &[1]), all(&mut rounds, &[2])], [LATE, 3]);
+        assert_eq!(all(&mut rounds, &[2]), LATE);
+        (4..last).for_each(|round| assert_eq!(rounds.place(&[0], &[0], &[1]), round));
+        assert_eq!(rounds.place(&[0], &[], &[]), LATE);
         rounds.clear();
-        assert_eq!(rounds.place(&[0, 1, 2], &[], &[]), 0);
+        assert_eq!(rounds.place(&[0, 1, 2], &[0, 1], &[]), 0);
     }
 
     #[test]
     fn rows_that_fill_out_of_order_are_not_looked_at_again() {
-        let mut rounds = Rounds::new(2, 512);
-        // Row 1 keeps row 0 out of its first word until the others are full.
-        (0..64).for_each(|round| assert_eq!(rounds.place(&[1], &[], &[]), round));
-        (64..512).for_each(|round| assert_eq!(rounds.place(&[0], &[1], &[0]), round));
+        let mut rounds = Rounds::new(2, 1, 512);
+        // A mark keeps row 0 out of its first word until the others are full.
+        (0..64).for_each(|round| assert_eq!(rounds.place(&[1], &[], &[0]), round));
+        (64..512).for_each(|round| assert_eq!(rounds.place(&[0], &[0], &[]), round));
         assert_eq!(rounds.open, [0, 1]);
         (0..64).for_each(|round| assert_eq!(rounds.place(&[0], &[], &[]), round));
         assert_eq!(rounds.open, [8, 1]);

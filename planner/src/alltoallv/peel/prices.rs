@@ -2,7 +2,7 @@
 //!
 //! It reads loads and changes none. Start at [`Peel::rank`].
 
-use super::{Peel, total};
+use super::{Peel, larger, total};
 use crate::alltoallv::maths::{raised_from_16, to16};
 use crate::alltoallv::net::{Net, WORD};
 
@@ -18,7 +18,8 @@ impl Peel {
             (self.load.iter().zip(&mut self.price)).zip(self.high.iter_mut().zip(&net.share))
         {
             let x = load * scale;
-            let p = to16(x);
+            // Smaller ones to this power are no floats that are quick.
+            let p = to16(larger(x, 0.01));
             *price = (p + 0.05 * x * x + 1e-9) * share;
             *high = raised_from_16(p);
         }

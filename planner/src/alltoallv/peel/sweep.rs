@@ -4,7 +4,6 @@
 //! [`Peel::sweep_all`].
 
 use super::{Peel, larger, largest};
-use crate::alltoallv::maths::to16;
 use crate::alltoallv::net::Net;
 
 /// Loads count by this power: so high that only the largest matter.
@@ -14,13 +13,18 @@ const EXPONENT: f32 = 32.0;
 const LEVEL: f32 = 1.02;
 
 /// A load that is as good as none: its power is still a float like others, which smaller ones take long to be.
-const LEAST: f32 = 0.08;
+const LEAST: f32 = 0.1;
 
-/// What a load over the largest one costs.
+/// What a load over the largest one costs: its power 32, and its power 31 before it, by which that rises.
 #[inline]
-fn price(x: f32) -> f32 {
-    let x = to16(larger(x, LEAST));
-    x * x
+fn price(x: f32) -> (f32, f32) {
+    let x = larger(x, LEAST);
+    let a = x * x;
+    let b = a * a;
+    let c = b * b;
+    let d = c * c;
+    let slope = (d * c) * (b * a) * x;
+    (slope * x, slope)
 }
 
 impl Peel {
@@ -73,7 +77,6 @@ impl Peel {
             return false;
         }
         let scale = 1.0 / self.most;
-        let least = LEAST * self.most;
         // Paths of a node's pairs use what is the node's own, unless pairs between nodes may choose as well.
         let own = if net.coupled {
             0..net.resources
@@ -84,8 +87,8 @@ impl Peel {
         let curves = self.curve[own.clone()].iter_mut().zip(&self.bends[own.clone()]);
         let prices = self.price[own.clone()].iter_mut().zip(curves);
         for ((mine, (curve, bends)), (&load, &share)) in prices.zip(figures) {
-            *mine = price(load * scale) * share;
-            *curve = bends * *mine / larger(load, least);
+            let (power, slope) = price(load * scale);
+            (*mine, *curve) = (power * share, slope * bends);
         }
         self.price[net.resources] = 0.0;
         let fresh = self.steps == 0;
@@ -143,7 +146,7 @@ impl Peel {
         let mut bend = 0.0;
         for lane in [dear, cheap] {
             let curves: f32 = net.padded(lane).iter().map(|&r| self.curve[usize::from(r)]).sum();
-            bend += net.inv[lane] * net.inv[lane] * curves;
+            bend += net.inv[lane] * net.inv[lane] * curves * scale;
         }
         let x = self.share[dear];
         let moved = x.min((cost - least) / (bend * EXPONENT).max(f32::MIN_POSITIVE));
@@ -153,8 +156,9 @@ impl Peel {
             for &r in net.uses(lane) {
                 let at = usize::from(r);
                 self.load[at] = larger(self.load[at] + bytes * net.hold(lane, r), 0.0);
-                self.price[at] = price(self.load[at] * scale) * net.share[at];
-                self.curve[at] = self.bends[at] * self.price[at] / larger(self.load[at], LEAST * self.most);
+                let (power, slope) = price(self.load[at] * scale);
+                self.price[at] = power * net.share[at];
+                self.curve[at] = slope * self.bends[at];
             }
         }
         true

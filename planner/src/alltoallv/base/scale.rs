@@ -247,3 +247,63 @@ pub fn scaled(steps: &[Step], demand: &Demand) -> Activations {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::spec::TreeSpec;
+    use super::super::super::{Fabric, Profile, Recorded};
+    use super::*;
+
+    /// A room that knows a profile of rank 0, which sends 8 parts to rank 1 and 2 to rank 2, and equal pairs.
+    fn room() -> Room {
+        let net = Net::new(&Fabric::new(&TreeSpec::pcie_2x2()).expect("a machine"));
+        let demand = Demand::new(4, [vec![0, 8, 2, 0], vec![0; 12]].concat()).expect("a demand");
+        let profile = Profile::new("two-pairs", &demand).expect("a profile");
+        let uniform = vec![Step::default()];
+        let recorded = Recorded {
+            profile,
+            steps: Vec::new(),
+        };
+        let sequences = Sequences {
+            uniform,
+            profiles: vec![recorded],
+        };
+        Room::new(&net, 1, &sequences).expect("of this machine")
+    }
+
+    #[test]
+    fn pairs_that_a_profile_lacks_may_make_up_a_tenth_of_a_demand() {
+        let room = room();
+        let like = |row: [u64; 4]| room.likeness(1, &[row.to_vec(), vec![0; 12]].concat());
+        assert_eq!(like([0, 8, 2, 0]), (1.0, false));
+        assert_eq!(
+            like([0, 900, 300, 0]),
+            (4.0 / 3.0, false),
+            "300 to 2 is more than 900 to 8"
+        );
+        assert_eq!(like([0, 72, 18, 10]), (1.0, true), "ten of a hundred");
+        assert_eq!(like([0, 72, 18, 11]), (f64::INFINITY, true));
+        assert_eq!(
+            like([0, 72, 0, 0]),
+            (f64::INFINITY, false),
+            "a pair of the profile has nothing"
+        );
+        assert_eq!(like([0; 4]), (f64::INFINITY, false), "nobody sends anything");
+    }
+
+    #[test]
+    fn a_demand_is_nearest_to_what_it_is_most_like_and_to_the_first_where_it_is_like_none() {
+        let room = room();
+        let nearest = |bytes: &[u64]| {
+            room.nearest(bytes)
+                .map(|(which, (factor, _))| (room.name(which), factor))
+        };
+        let even: Vec<u64> = (0..16).map(|pair| if pair % 5 == 0 { 0 } else { 7 }).collect();
+        assert_eq!(nearest(&even), Some((UNIFORM, 1.0)));
+        assert_eq!(
+            nearest(&[vec![0, 80, 21, 0], vec![0; 12]].concat()),
+            Some(("two-pairs", 1.05))
+        );
+        assert_eq!(nearest(&[0; 16]), Some((UNIFORM, f64::INFINITY)));
+    }
+}

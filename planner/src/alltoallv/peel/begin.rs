@@ -17,8 +17,16 @@ impl Peel {
         let bytes = demand.bytes();
         self.rem.copy_from_slice(bytes);
         self.whole.copy_from_slice(bytes);
-        self.weight.fill(0.0);
-        self.rest.fill(0.0);
+        if self.quick {
+            for &(begin, end) in &net.local {
+                let lanes = begin as usize..end as usize;
+                self.weight[lanes.clone()].fill(0.0);
+                self.rest[lanes].fill(0.0);
+            }
+        } else {
+            self.weight.fill(0.0);
+            self.rest.fill(0.0);
+        }
         self.local_left.fill(0);
         let nodes = self.local_left.len();
         for &pair in &self.active {
@@ -34,11 +42,16 @@ impl Peel {
         for (from, runs) in ends.runs.iter().enumerate() {
             for &(to, lane, count) in runs {
                 let (at, lane) = (from * net.ranks + to as usize, lane as usize);
-                for k in 0..count as usize {
-                    let bytes = bytes[at + k];
-                    self.rest[lane + k] = bytes as f32;
-                    self.share[lane + k] = bytes as f32;
-                    self.far_left += usize::from(bytes > 0);
+                let bytes = &bytes[at..at + count as usize];
+                self.far_left += bytes.iter().filter(|&&bytes| bytes > 0).count();
+                if self.quick {
+                    // Nothing of such lanes is looked up.
+                    continue;
+                }
+                let lanes = lane..lane + bytes.len();
+                let figures = self.rest[lanes.clone()].iter_mut().zip(&mut self.share[lanes]);
+                for ((rest, share), &bytes) in figures.zip(bytes) {
+                    (*rest, *share) = (bytes as f32, bytes as f32);
                 }
             }
         }

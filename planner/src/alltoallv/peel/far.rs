@@ -73,12 +73,19 @@ impl Far {
     /// Takes a demand's bytes.
     pub fn begin(&mut self, net: &Net, ends: &Ends, bytes: &[u64]) {
         let n = self.ranks;
-        self.time.fill(0.0);
+        // Pairs within a node never have any.
         for (from, runs) in ends.runs.iter().enumerate() {
             for &(to, lane, count) in runs {
-                let (at, lane) = (from * n + to as usize, lane as usize);
-                for k in 0..count as usize {
-                    self.time[at + k] = bytes[at + k] as f32 * net.inv[lane + k];
+                let (at, lane, count) = (from * n + to as usize, lane as usize, count as usize);
+                let times = self.time[at..at + count].iter_mut().zip(&bytes[at..at + count]);
+                // Signed: one instruction, and no demand comes near the sign.
+                if ends.inv > 0.0 {
+                    times.for_each(|(time, &bytes)| *time = bytes as i64 as f32 * ends.inv);
+                } else {
+                    let rates = &net.inv[lane..lane + count];
+                    times
+                        .zip(rates)
+                        .for_each(|((time, &bytes), inv)| *time = bytes as i64 as f32 * inv);
                 }
             }
         }

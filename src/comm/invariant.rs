@@ -146,7 +146,8 @@ mod tests {
             assert_eq!(groups.len(), 1, "{name}: {groups:?}");
             assert_eq!(groups[0].expression, "(x0+x1)");
         }
-        for family in BUILTIN.families {
+        // Families without variants are there for AlltoAllv only.
+        for family in BUILTIN.families.iter().filter(|f| !f.variants.is_empty()) {
             for partials in [Partials::F16, Partials::F32] {
                 let groups = groups(family.variants, Element::F16, partials);
                 assert!(!groups.is_empty(), "{} has no variant of one expression", family.name);

@@ -247,7 +247,10 @@ fn a_profile_written_from_a_file_serves_that_file() {
         (&"base".into(), &"moe-decode".into())
     );
     // Of so few bytes the shortest of all orders is the best.
-    assert_eq!(plan(&["--demand", &counts, "--json"]).document()["strategy"], "rotation");
+    assert_eq!(
+        plan(&["--demand", &counts, "--json"]).document()["strategy"],
+        "rotation"
+    );
     let shown = plan(&["--demand", &large]).stdout;
     assert!(shown.contains("\nbase, profile moe-decode: "), "{shown}");
     assert!(plan(&[]).stdout.contains("\nbase, uniform: "));

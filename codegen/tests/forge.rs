@@ -444,7 +444,7 @@ fn profiles_of_a_descriptor_are_planned_into_its_catalogue_and_a_bad_one_is_a_fa
     assert!(case.build(&[]).status.success());
     let faults = case.manifest().faults;
     assert_eq!(faults.len(), 1, "{faults:?}");
-    let expected = "topologies/node.ron:4:115: rank 3 has bytes for itself: expected 0";
+    let expected = "topologies/node.ron:4:109: rank 3 has bytes for itself: expected 0";
     assert!(faults[0].text.starts_with(expected), "{}", faults[0].text);
 }
 

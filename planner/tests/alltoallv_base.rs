@@ -137,3 +137,14 @@ fn without_a_sequence_there_is_the_rotation_and_a_foreign_sequence_is_refused() 
         assert!(refused.is_err(), "{} ranks", fabric.ranks());
     }
 }
+
+#[test]
+fn polish_ends_where_a_unit_outlasts_the_difference_between_lanes() {
+    // A byte takes a microsecond over such a NIC.
+    let mut spec = TreeSpec::pcie_2x2x2();
+    spec.rates.nic = 1;
+    let mut planner = Planner::new(&Fabric::new(&spec).expect("a machine"));
+    let demand = Demand::make(Kind::Uniform, planner.ranks(), 56 << 20, 1).expect("a demand");
+    planner.plan_by(&demand, Strategy::Peel).expect("ranks agree");
+    assert_eq!(planner.check(&demand), Ok(()));
+}

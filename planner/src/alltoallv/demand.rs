@@ -9,6 +9,8 @@ use std::fmt;
 
 /// Most bytes of one pair: sums over 4,096 ranks stay far below 2^63.
 pub const MAX_PAIR: u64 = 1 << 48;
+/// Letters of an entry that a fault shows.
+const SHOWN: usize = 40;
 
 /// Bytes for each ordered pair of ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,8 +165,14 @@ impl Demand {
                     entry: entry + 1,
                     message,
                 };
-                let bytes = word.parse::<u64>();
-                let bytes = bytes.map_err(|_| fault(format!("`{word}`: expected a whole number of bytes")))?;
+                let bytes = word.parse::<u64>().map_err(|_| {
+                    // Whatever it is, a line is enough to find it.
+                    let cut = word.char_indices().nth(SHOWN).map_or(word.len(), |(at, _)| at);
+                    let (word, more) = (&word[..cut], if cut < word.len() { ".." } else { "" });
+                    fault(format!(
+                        "`{word}`{more}: expected a whole number of bytes, at most {MAX_PAIR}"
+                    ))
+                })?;
                 if bytes > MAX_PAIR {
                     return Err(fault(format!("{bytes} bytes: expected at most {MAX_PAIR}")));
                 }
@@ -318,13 +326,14 @@ mod tests {
         let fault = |text: &str| Demand::parse(text).expect_err("is refused").to_string();
         assert_eq!(
             fault("0 1\n2 x"),
-            "demand, line 2, entry 2: `x`: expected a whole number of bytes"
+            "demand, line 2, entry 2: `x`: expected a whole number of bytes, at most 281474976710656"
         );
         assert_eq!(
             fault("0 1\n\n2"),
             "demand, line 3: 1 entries: expected 2, as in the first line"
         );
         assert!(fault("0 -1\n0 0").starts_with("demand, line 1, entry 2: `-1`"));
+        assert!(fault(&"9".repeat(1 << 20)).len() < 200);
         assert!(fault("0 300000000000000\n0 0").contains("expected at most 281474976710656"));
         assert!(fault("").contains("0 lines of 0 entries") && fault("0 1").contains("1 lines of 2 entries"));
         assert!(fault("0 1\n1 0\n1 1\n").contains("more than 2 lines"));

@@ -167,7 +167,8 @@ impl Polish {
                 let time = self.time(net, at);
                 if time > second && entry.bytes > 0 {
                     let excess = (time - second) * f64::from(net.rate[entry.lane as usize]);
-                    let excess = (excess as u64).next_multiple_of(ALIGN).min(entry.bytes);
+                    // At slow links a unit outlasts the difference: without one nothing would change.
+                    let excess = (excess as u64).max(1).next_multiple_of(ALIGN).min(entry.bytes);
                     // Of a lane that is to go, nothing stays.
                     let excess = if second > 0.0 { excess } else { entry.bytes };
                     stuck = self.move_away(net, at, excess, frozen) < excess;

@@ -263,7 +263,7 @@ fn a_profile_written_from_a_file_serves_that_file() {
         (&counts, "Moe", "expected a name `[a-z0-9][a-z0-9-]*`"),
         (&counts, "uniform", "expected another name"),
         (&path("silent.txt", "1 0\n0 1\n"), "silent", "nobody sends anything"),
-        (&path("ragged.txt", "0 1\n1\n"), "ragged", "line 2: 1 entries"),
+        (&path("ragged-profile.txt", "0 1\n1\n"), "ragged", "line 2: 1 entries"),
     ] {
         let ran = run(&["alltoallv", "profile", file, "--name", name]);
         assert!(ran.code == 2 && ran.stderr.contains(says), "{name}: {}", ran.stderr);

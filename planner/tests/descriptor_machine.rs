@@ -22,6 +22,17 @@ fn parsed(machine: &str) -> Topology {
     parse_descriptor(&text(machine), "t.ron").unwrap_or_else(|faults| panic!("{faults:#?}"))
 }
 
+/// Faults are as many as expected, each at its place and in its words.
+fn are_at(found: &[String], expected: &[(&str, &str)]) {
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
+    for (found, (place, says)) in found.iter().zip(expected) {
+        assert!(
+            found.starts_with(place) && found.contains(says),
+            "{found} should be at {place} and say {says}"
+        );
+    }
+}
+
 #[test]
 fn what_is_left_out_is_a_single_node_with_exclusive_links() {
     let topology = parsed(&format!("Machine({SOCKETS}, {RATES})"));
@@ -105,13 +116,7 @@ fn all_faults_of_a_machine_come_at_once_at_their_places() {
         ),
         ("t.ron:10:3: ", "unknown field `beta` of `Machine`"),
     ];
-    assert_eq!(found.len(), expected.len(), "{found:#?}");
-    for (found, (place, says)) in found.iter().zip(expected) {
-        assert!(
-            found.starts_with(place) && found.contains(says),
-            "{found} should be at {place} and say {says}"
-        );
-    }
+    are_at(&found, &expected);
 }
 
 #[test]
@@ -219,13 +224,7 @@ fn all_faults_of_profiles_come_at_once_at_their_places() {
             "expected `Profile(name: .., demand: ..)`, found `Demand(..)`",
         ),
     ];
-    assert_eq!(found.len(), expected.len(), "{found:#?}");
-    for (found, (place, says)) in found.iter().zip(expected) {
-        assert!(
-            found.starts_with(place) && found.contains(says),
-            "{found} should be at {place} and say {says}"
-        );
-    }
+    are_at(&found, &expected);
 }
 
 #[test]

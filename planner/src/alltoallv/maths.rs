@@ -57,7 +57,7 @@ fn root64(x: f32) -> f32 {
 
 /// `x` to the power 16.
 #[inline]
-pub fn to16(x: f32) -> f32 {
+pub const fn to16(x: f32) -> f32 {
     let a = x * x;
     let b = a * a;
     let c = b * b;
@@ -68,16 +68,8 @@ pub fn to16(x: f32) -> f32 {
 const STRETCH: f32 = 3.5;
 /// Stretched loads below this count for nothing: their powers would be floats too small to be quick.
 const LEAST: f32 = 0.28;
-const LEAST_16: f32 = {
-    let b = LEAST * LEAST * (LEAST * LEAST);
-    let c = b * b;
-    c * c
-};
-const STRETCH_16: f32 = {
-    let b = STRETCH * STRETCH * (STRETCH * STRETCH);
-    let c = b * b;
-    c * c
-};
+const LEAST_16: f32 = to16(LEAST);
+const STRETCH_16: f32 = to16(STRETCH);
 const LEAST_64: f32 = LEAST_16 * LEAST_16 * (LEAST_16 * LEAST_16);
 
 /// What a load over the largest one adds to the sum of all to the power 64, from its power 16; [`norm`] of the sum is near the

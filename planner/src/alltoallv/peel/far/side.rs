@@ -107,20 +107,12 @@ impl Side {
         if self.shuts[class].is_empty() {
             self.shut(rank);
         }
-        for &class in &self.shuts[class] {
-            let class = usize::from(class);
-            self.seen[class] = CLOSED;
-            self.open[class / 64] &= !(1 << (class % 64));
-        }
+        close_all(&mut self.seen, &mut self.open, &self.shuts[class]);
     }
 
     /// Classes that meet at a resource are shut until all are released.
     pub fn close_all_at(&mut self, resource: usize) {
-        for &class in &self.at[resource] {
-            let class = usize::from(class);
-            self.seen[class] = CLOSED;
-            self.open[class / 64] &= !(1 << (class % 64));
-        }
+        close_all(&mut self.seen, &mut self.open, &self.at[resource]);
     }
 
     /// One more resource at a rank's end is full.
@@ -213,5 +205,15 @@ impl Side {
         let begin = found?;
         let mut block = line[begin..].iter().zip(&self.seen[begin..]);
         Some(begin + block.position(|(&time, &price)| weight(time, price) == most)?)
+    }
+}
+
+/// Classes are worth nothing, and not open.
+#[inline]
+fn close_all(seen: &mut [f32], open: &mut [u64], classes: &[u16]) {
+    for &class in classes {
+        let class = usize::from(class);
+        seen[class] = CLOSED;
+        open[class / 64] &= !(1 << (class % 64));
     }
 }
